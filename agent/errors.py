@@ -19,6 +19,7 @@ ToolError              text for the model, as the call's result
 └── ToolUnknownOutcome started but never finished; it may have taken effect
 """
 
+from agent.events import FailureKind
 from sessions.values.exceptions import docstring_summary
 from sessions.values.notices import FailureNotice, NoticeId
 
@@ -99,6 +100,23 @@ class ApiKeyRejected(ProviderError):
 
 class OutOfCredit(ProviderError):
     """The account at the model service has no credit left."""
+
+
+def failure_kind(error: ProviderError | None) -> FailureKind:
+    """Return the class of the error that ended an answer; None is a connection that ended."""
+    match error:
+        case RateLimited():
+            return FailureKind.RATE_LIMITED
+        case ContextTooLong():
+            return FailureKind.CONTEXT_TOO_LONG
+        case OutOfCredit():
+            return FailureKind.OUT_OF_CREDIT
+        case BadRequest() | OutputTooLong():
+            return FailureKind.REQUEST_REFUSED
+        case None | ConnectionLost() | Stalled() | Overloaded():
+            return FailureKind.UNREACHABLE
+        case _:
+            return FailureKind.OTHER
 
 
 class BudgetExceeded(Exception):

@@ -5,7 +5,7 @@ import enum
 import msgspec
 
 from agent.model.usage import Usage
-from sessions.records import Message
+from sessions.records import Message, ToolCall
 from sessions.values.notices import FailureNotice, NoticeFields, NoticeId
 
 
@@ -80,6 +80,17 @@ class VerdictName(enum.StrEnum):
     EMPTY = "empty"
 
 
+class FailureKind(enum.StrEnum):
+    """Class of the error of the model service that ended a turn."""
+
+    RATE_LIMITED = "rate limited"
+    CONTEXT_TOO_LONG = "context too long"
+    OUT_OF_CREDIT = "out of credit"
+    REQUEST_REFUSED = "request refused"  # the same request would fail again
+    UNREACHABLE = "unreachable"
+    OTHER = "other"
+
+
 class TurnDone(msgspec.Struct, frozen=True, kw_only=True):
     """Result of a turn that was not cancelled; returned by `run_turn`, not emitted."""
 
@@ -87,15 +98,20 @@ class TurnDone(msgspec.Struct, frozen=True, kw_only=True):
     text: str  # final answer, or the visible text at the time of failure
     cause: str = ""  # reason of the failure, as a sentence for the user
     message: Message | None = None  # history row; None if the model produced no text
+    client_calls: tuple[ToolCall, ...] = ()  # calls that the client has to run; they end its answer
     attempts: int = 0  # requests sent to the model
     tools_run: tuple[str, ...] = ()  # completed calls in order, as readable labels
     usage: Usage = Usage()
+    estimated_usage: Usage = Usage()  # of answers for which the service reported no usage
     notice: FailureNotice = NoticeId.TURN_FAILED  # notice for a failed turn
     unfinished_drafts: tuple[str, ...] = ()  # unfinished files, as readable labels
     tell_operator: bool = False  # only an administrator can fix the cause
     too_long: bool = False  # the conversation no longer fits; only a fresh one helps
     over_budget: bool = False  # a spending limit ended the turn
     budget_free_in_seconds: int | None = None  # seconds until the limit leaves room again
+    failure: FailureKind | None = None  # of a failed turn; None: not the model service's failure
+    retry_after_seconds: float | None = None  # wait that the model service asked for
+    started_tools: bool = False  # a tool was started, so a repeat might run it again
     last_verdict: VerdictName | None = None  # of the last request; None: not known
 
 

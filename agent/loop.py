@@ -8,7 +8,10 @@ import msgspec
 from msgspec.structs import replace
 
 from agent.answer.accumulate import Accumulator
+from agent.answer.call_slots import StepCall
+from agent.answer_format import check_answer, describe_format, repair_prompt
 from agent.attempt import AttemptResult, price_of, run_attempt
+from agent.client_tools import ToolOffer, new_call_id
 from agent.continuation import (
     CompactHistory,
     FinishTurn,
@@ -31,8 +34,18 @@ from agent.errors import (
     RateLimited,
     Stalled,
     ToolError,
+    failure_kind,
 )
-from agent.events import Notice, StepDone, TurnDone, TurnEnding
+from agent.events import (
+    AgentEvent,
+    Notice,
+    StepDone,
+    TextDelta,
+    TextReplaced,
+    TurnDone,
+    TurnEnding,
+    VerdictName,
+)
 from agent.model.contract import ModelRequest, ToolSchema
 from agent.model.usage import ASSUMED_ANSWER_TOKENS, Usage, UsageEstimate
 from agent.picture_loader import PictureLoader
@@ -53,10 +66,12 @@ from agent.tools.run import ToolLimits, ToolRunner, ToolServices, to_tool_call
 from agent.tools.spill import caps_for
 from agent.transcript import Transcript
 from agent.turn import TurnResources, TurnTask
-from agent.verdict import Capped, ModelRefused, verdict_name
+from agent.verdict import Capped, Cut, ModelRefused, verdict_name
 from sessions.records import Message, MessageRole
 from sessions.values.notices import NoticeFields, NoticeId
 
+_CHARACTERS_PER_TOKEN = 4
+_NO_TEXT = "(no text)"  # stands for an empty answer in the request for a better one
 _MAX_REFUSED_STEPS = 3  # steps in a row in which no call could run
 
 
@@ -100,7 +115,8 @@ class _TurnLoop:
         self._transcript = Transcript(task.history, task.summary)
         self._picture_loader = PictureLoader(task.workspace)
         self._route = Route(resources.targets, resources.learned_targets)
-        self._tools = resources.tools
+        self._offer = ToolOffer(resources.tools, task.options)
+        self._tools = self._offer.registry
         self._journal = resources.journal
         self._clock = resources.clock
         self._emit = resources.emit
@@ -108,16 +124,27 @@ class _TurnLoop:
         self._randomness = resources.randomness
         self._stop_at_output_limit = resources.limits.stop_at_output_limit
         self._max_answer_characters = resources.limits.max_answer_characters
+        self._options = task.options
+        self._format = task.options.format
+        self._system = "\n\n".join(
+            [
+                task.system,
+                *(f"[{note}]" for note in task.notes),
+                *([describe_format(self._format)] if self._format else ()),
+            ]
+        ).strip()
+        self._step_number = 0
         self._budget = RecoveryBudget(resources.clock.monotonic())
         self._attempt_count = 0
         self._estimated_tokens = 0  # input tokens of the next request; 0: not estimated yet
         self._usage = Usage()
+        self._estimated_usage = Usage()  # of answers without reported usage
         self._unfinished_drafts: dict[str, FileDraft] = {}  # drafts of this turn, by path
         self._losses = CallLosses()  # of the last step
         self._after_recovery = task.resumed  # True if the next answer is the first after a recovery
         self._refused_steps = 0
         self._runner = ToolRunner(
-            resources.tools,
+            self._tools,
             resources.journal,
             resources.emit,
             services=ToolServices(
@@ -147,11 +174,15 @@ class _TurnLoop:
 
     async def run_step(self, number: int) -> _StepAnswer | TurnDone:
         """Get one model answer; return the answer if there are calls, else the end of the turn."""
-        return await self._run_new_step(number, self._tools.schemas, ())
+        self._step_number = number
+        outcome = await self._run_new_step(number, self._tools.schemas, ())
+        return await self._finish_format(number, outcome) if self._format else outcome
 
     async def run_last_step(self, number: int) -> TurnDone:
         """Request a final summary without tools, because all steps are used up."""
         outcome = await self._run_new_step(number, (), (LAST_STEP_MESSAGE,))
+        if self._format:
+            outcome = await self._finish_format(number, outcome)
         if isinstance(outcome, TurnDone):
             return outcome
         if outcome.text.strip():
@@ -160,12 +191,48 @@ class _TurnLoop:
             "", GiveUp("the model used all its steps without reaching an answer")
         )
 
-    async def run_tools(self, answer: _StepAnswer) -> TurnDone | None:
-        """Run the calls of an answer; return the end of the turn if too many steps were refused.
+    async def _finish_format(
+        self, number: int, outcome: _StepAnswer | TurnDone
+    ) -> _StepAnswer | TurnDone:
+        """Check a final answer against the requested format, and show it; ask once for a better one.
 
-        The assistant row is durable before any tool runs.
+        A text that ends at the requested length is shown as it is.
+        """
+        if not isinstance(outcome, TurnDone) or outcome.ending is not TurnEnding.ANSWERED:
+            return outcome
+        assert self._format  # noqa: S101 - checked by the callers
+        done, complaint = outcome, ""
+        if outcome.last_verdict is not VerdictName.CAPPED:
+            text, complaint = await asyncio.to_thread(check_answer, outcome.text, self._format)
+            if complaint:
+                again = (
+                    Message(MessageRole.ASSISTANT, outcome.text or _NO_TEXT),
+                    Message(MessageRole.USER, repair_prompt(complaint)),
+                )
+                repaired = await self._run_new_step(number + 1, (), again)
+                if not isinstance(repaired, TurnDone) or repaired.ending is not TurnEnding.ANSWERED:
+                    return repaired
+                done = repaired
+                text, complaint = await asyncio.to_thread(check_answer, repaired.text, self._format)
+            if complaint:
+                cause = f"the model's answer does not have the requested format: {complaint}"
+                return self._finish_failed("", GiveUp(cause))
+            message = done.message and replace(done.message, content=text)
+            done = replace(done, text=text, message=message)
+        self._emit(TextDelta(done.text))
+        return done
+
+    async def run_tools(self, answer: _StepAnswer) -> TurnDone | None:
+        """Run the calls of an answer; return the end of the turn if there is no next step.
+
+        The assistant row is durable before any tool runs. Calls of the client's tools end the turn
+        after the agent's own calls of the same answer have run. The turn also ends if too many steps
+        were refused.
         """
         calls = self._runner.repair_calls(answer.salvage.ready)
+        client_calls: list[StepCall] = []
+        if self._offer.client_names:
+            calls, client_calls = self._split_client_calls(calls)
         message = Message(
             MessageRole.ASSISTANT,
             answer.text,
@@ -176,19 +243,39 @@ class _TurnLoop:
         self._emit(StepDone())
         before, started_at = len(self._runner.started_tools), self._clock.monotonic()
         results = await self._runner.run(
-            calls, attempt=self._attempt_count, after_recovery=self._after_recovery
+            [call for call in calls if call not in client_calls],
+            attempt=self._attempt_count,
+            after_recovery=self._after_recovery,
         )
         self._budget.exclude_wait(self._clock.monotonic() - started_at)
         self._transcript.add((message, *results))
         await self._refresh_drafts()
         if ran := self._runner.started_tools[before:]:
             self._budget.reset_on_progress(self._clock.monotonic(), ran)
+        if client_calls:
+            done = self._turn_done(TurnEnding.ANSWERED, answer.text, None)
+            return replace(done, client_calls=tuple(map(to_tool_call, client_calls)))
         self._report_losses(answer)
         self._refused_steps = self._refused_steps + 1 if self._runner.all_refused else 0
         if self._refused_steps < _MAX_REFUSED_STEPS:
             return None
         cause = "the model kept making tool calls that cannot be run"
         return self._finish_failed("", GiveUp(cause))
+
+    def _split_client_calls(
+        self, calls: Sequence[StepCall]
+    ) -> tuple[tuple[StepCall, ...], list[StepCall]]:
+        """Return all calls, and those that the client has to run, which get ids of their own.
+
+        Invalid calls of a client's tool are refused here like those of the agent's tools.
+        """
+        identified, handed = [], []
+        for call in calls:
+            if call.name in self._offer.client_names and self._runner.is_admitted(call):
+                call = replace(call, id=new_call_id(self._task.turn_id))  # noqa: PLW2901 - the same call
+                handed.append(call)
+            identified.append(call)
+        return tuple(identified), handed
 
     def _report_losses(self, answer: _StepAnswer) -> None:
         salvage = answer.salvage
@@ -236,10 +323,15 @@ class _TurnLoop:
             text=self._task.partial_text if number == 1 else "",
             continues=self._task.continued_text if number == 1 else "",
             losses=self._losses,
-            emit=self._emit,
+            emit=self._emit_unformatted if self._format else self._emit,
             clock=self._clock,
             may_replace=self._task.may_replace,
         )
+
+    def _emit_unformatted(self, event: AgentEvent) -> None:
+        """Emit an event of an answer whose text is shown only after the check of its format."""
+        if not isinstance(event, TextDelta | TextReplaced):
+            self._emit(event)
 
     async def _answer_step(self, number: int, step: StepState) -> _StepAnswer | TurnDone:
         timeouts = self._route.target.settings.timeouts
@@ -373,20 +465,23 @@ class _TurnLoop:
         target = self._route.target
         effort = step.reasoning_effort(target.settings.reasoning_effort)
         prefill = self._route.facts.supports_prefill and effort in (None, "none", "minimal")
+        tools = step.offered_tools(self._tools.by_name)
         return ModelRequest(
             model=target.model,
-            system="\n\n".join(
-                [self._task.system, *(f"[{note}]" for note in self._task.notes)]
-            ).strip(),
+            system=self._system,
             messages=normalize_history(
                 [*self._transcript.messages, *step.request_messages(prefill=prefill)]
             ),
-            tools=step.offered_tools(self._tools.by_name),
+            tools=tools,
             max_output_tokens=step.cap or self._route.max_output,
             temperature=target.settings.temperature,
             reasoning_effort=effort,
             stream=self._route.should_stream(self._clock.monotonic())
             and not step.without_streaming,
+            tool_choice=self._offer.choice(self._step_number) if tools else None,
+            parallel_tool_calls=self._options.parallel_tool_calls if tools else None,
+            sampling=self._options.sampling,
+            answer_format=self._format,
         )
 
     async def _send_request(self, step_number: int, step: StepState) -> AttemptResult:
@@ -422,6 +517,9 @@ class _TurnLoop:
             step.cancel_notice()
         step.on_result(result)
         self._route.learned.record_token_count(self._estimated_tokens, result.usage.input_tokens)
+        if result.step.usage is None and result.step.ended:
+            output = result.received_characters // _CHARACTERS_PER_TOKEN
+            self._estimated_usage += Usage(size(), output)
         self._estimated_tokens = 0
         self._usage += result.usage
         await self._journal.attempt_ended(number, result)
@@ -508,7 +606,7 @@ class _TurnLoop:
             return (None,) * len(salvage.lost)  # endless repetition is not worth keeping
         kept: list[FileDraft | None] = []
         for call in salvage.lost:
-            known = call.name in self._tools.by_name
+            known = call.name in self._tools.by_name and call.name not in self._offer.client_names
             draft = await self._drafts.keep_cut_call(call.name, call.arguments) if known else None
             kept.append(draft)
             if draft:
@@ -583,8 +681,13 @@ class _TurnLoop:
             else None
         )
         done = self._turn_done(TurnEnding.FAILED, text, kept)
+        error = result.error if result else None
+        is_service_failure = result is not None and isinstance(result.verdict, Cut)
         return replace(
             done,
+            failure=failure_kind(error) if is_service_failure else None,
+            retry_after_seconds=getattr(error, "retry_after", None),
+            started_tools=bool(self._runner.started_tools),
             cause=cause,
             notice=give_up.notice,
             tell_operator=give_up.tell_operator,
@@ -606,6 +709,7 @@ class _TurnLoop:
             attempts=self._attempt_count,
             tools_run=tuple(self._runner.completed_summary),
             usage=self._usage,
+            estimated_usage=self._estimated_usage,
             unfinished_drafts=tuple(
                 f"{draft.path} ({draft.size:,} characters, {draft.id})"
                 for draft in self._unfinished_drafts.values()

@@ -10,6 +10,7 @@ import msgspec
 from agent.answer.accumulate import DEFAULT_MAX_CHARACTERS
 from agent.attempt import AttemptResult
 from agent.events import AgentEvent
+from agent.model.answer_options import AnswerOptions
 from agent.model.learned import LearnedTargets
 from agent.model.usage import UsageEstimate
 from agent.providers.registry import Target
@@ -69,6 +70,7 @@ class TurnTask(msgspec.Struct, frozen=True, kw_only=True):
     partial_text: str = ""  # visible text of a resumed turn, to be continued
     continued_text: str = ""  # end of an earlier message that the first answer may continue
     may_replace: bool = True  # visible text can still be edited
+    options: AnswerOptions = AnswerOptions()  # of the client's request
 
 
 class TurnLimits(msgspec.Struct, frozen=True, kw_only=True):

@@ -381,6 +381,7 @@ class Conversations:
                 is_stopping=services.lifecycle.stopping.is_set,
             ),
             pictures=RequestPictures(fetcher, save_picture),
+            tool_policy=http.client_tools,
         )
 
     def make_operations(

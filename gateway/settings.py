@@ -101,6 +101,9 @@ class MediaSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     ] = Duration(30 * 86400)
 
 
+ClientToolPolicy = Literal["pass", "ignore", "refuse"]
+
+
 class HttpSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The HTTP port: web page, API, webhooks, health."""
 
@@ -140,6 +143,13 @@ class HttpSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         float,
         Meta(gt=0, description="Seconds without output after which a stream gets a keepalive."),
     ] = 15.0
+    client_tools: Annotated[
+        ClientToolPolicy,
+        Meta(
+            description="Tools in API requests: `pass` offers them to the model, and the client "
+            "runs the calls; `ignore` leaves them out; `refuse` refuses such requests."
+        ),
+    ] = "pass"
     max_requests: Annotated[
         int,
         Meta(

@@ -40,7 +40,11 @@ class SetSession(msgspec.Struct, frozen=True):
 
 
 class StartTurn(msgspec.Struct, frozen=True, kw_only=True):
-    """Start a turn: mark the inbox rows as running and append the messages to the history."""
+    """Start a turn: mark the inbox rows as running and append the messages to the history.
+
+    A tool result among the messages whose call is not among them takes the place of its placeholder
+    (`AWAITING_CLIENT`), one of the newest rows of the session.
+    """
 
     id: str
     session_id: str

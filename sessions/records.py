@@ -130,6 +130,13 @@ else:
 """Type of a role that plug-ins may also write as a plain string; compare it with `==`."""
 
 
+AWAITING_CLIENT = "awaiting client"
+"""Mark (`Message.interrupted`) of a result row that stands for the result of a client's tool.
+
+The start of a turn that brings the result replaces the row.
+"""
+
+
 class Message(msgspec.Struct, frozen=True, omit_defaults=True):
     """One row of a session's history."""
 
@@ -137,7 +144,7 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True):
     content: str = ""
     tool_calls: tuple[ToolCall, ...] = ()
     tool_call_id: str | None = None
-    interrupted: str | None = None  # why an assistant's text is incomplete
+    interrupted: str | None = None  # why an assistant's text, or a tool's result, is incomplete
     sender: str | None = None  # author, in a session shared by several people
     files: tuple[Attachment, ...] = ()  # attachments of the message
     reasoning: bytes | None = None  # opaque; replayed to the provider that created it

@@ -13,12 +13,42 @@ import msgspec
 from sessions.records import Message
 
 
-class ToolSchema(msgspec.Struct, frozen=True):
+class ToolSchema(msgspec.Struct, frozen=True, omit_defaults=True):
     """Tool definition for the model; `parameters` is a JSON schema of type object."""
 
     name: str
     description: str
     parameters: dict[str, Any]
+    strict: bool = False  # ask the service to enforce the schema; only for tools of clients
+
+
+class ToolChoice(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Obligation to call a tool: any of the offered ones, or the one with this name."""
+
+    name: str = ""
+
+
+class AnswerFormat(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """Format of the final answer: a JSON object, or JSON that fits a schema."""
+
+    schema: dict[str, Any] | None = None  # None: any object
+    name: str = "answer"
+    description: str = ""
+    strict: bool = False
+
+
+class SamplingOptions(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """Options of a client that are passed to the services that have them."""
+
+    top_p: float | None = None
+    stop: tuple[str, ...] = ()
+    seed: int | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    logit_bias: dict[str, float] = {}
+    verbosity: str | None = None
+    service_tier: str | None = None
+    user: str | None = None
 
 
 class Picture(msgspec.Struct, frozen=True):
@@ -43,6 +73,10 @@ class ModelRequest(msgspec.Struct, frozen=True):
     reasoning_effort: str | None = None
     stream: bool = True  # False for services that are known not to stream
     pictures: Mapping[str, Picture] = {}  # by `Attachment.path`
+    tool_choice: ToolChoice | None = None  # None: the model may call a tool
+    parallel_tool_calls: bool | None = None  # None: the default of the service
+    sampling: SamplingOptions = SamplingOptions()
+    answer_format: AnswerFormat | None = None
 
 
 class OpenedChunk(msgspec.Struct, frozen=True):

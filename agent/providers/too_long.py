@@ -71,7 +71,7 @@ _INPUT_LIMIT_PATTERNS = tuple(
     )
 )
 _INPUT_PATTERN = re.compile(
-    r"context[ _](?:length|window|size|limit)|exceeds? the available context|context the overflows"
+    r"context[ _]?(?:length|window|size|limit)|exceeds? the available context|context the overflows"
     r"|exceeded max context|exceed_context|maximum context|maximum (?:prompt|model|input) length"
     r"|max_prompt_tokens|maximum number of tokens|too many (?:input )?tokens|token limit"
     r"|(?:prompt|input|conversation|request|entity)(?: \w+){0,2} (?:is |was )?too (?:long|large)"

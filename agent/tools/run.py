@@ -198,6 +198,10 @@ class ToolRunner:
         """Return the calls with their corrections, as they will run; ids stay the same."""
         return tuple(self._admit(call).call for call in calls)
 
+    def is_admitted(self, call: StepCall) -> bool:
+        """Return True if the gate lets a call pass, after `repair_calls`."""
+        return isinstance(self._admit(call), AdmittedCall)
+
     async def run(
         self, calls: Sequence[StepCall], *, attempt: int = 0, after_recovery: bool = False
     ) -> tuple[Message, ...]:

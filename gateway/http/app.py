@@ -16,6 +16,7 @@ from gateway.http.auth import INVALID_API_KEY, has_valid_key, is_local
 from gateway.http.concurrency import ConcurrencyLimit, ConcurrencyLimitMiddleware
 from gateway.http.errors import failure_for_status
 from gateway.http.guard import MAX_BODY_BYTES, GuardMiddleware, InternalErrorMiddleware
+from gateway.http.request_id import RequestIdMiddleware
 from gateway.http.responses import failure_response
 from sessions.values.secret import Secret
 
@@ -74,6 +75,7 @@ def build_app(
         routes=[Route("/livez", _live), Route("/readyz", _ready(health, degraded_parts)), *routes],
         exception_handlers={HTTPException: _http_exception},
         middleware=[
+            Middleware(RequestIdMiddleware),
             Middleware(
                 GuardMiddleware,
                 allowed_hosts=allowed_hosts,

@@ -18,8 +18,8 @@ class Error(msgspec.Struct, frozen=True, kw_only=True):
     param: str | None = None
     """The part of the request that caused the error."""
     code: str | None = None
-    partial: bool | msgspec.UnsetType = msgspec.UNSET
-    """Present and true if the beginning of the answer was already sent."""
+    partial: bool | str | msgspec.UnsetType = msgspec.UNSET
+    """The beginning of the answer; true if the stream has already sent it."""
 
 
 class ErrorBody(msgspec.Struct, frozen=True):
@@ -38,10 +38,12 @@ class HttpFailure(msgspec.Struct, frozen=True, kw_only=True):
     param: str | None = None
     retry_after: int | None = None  # seconds
     retryable: bool = False  # an automatic retry by the client is safe
+    retry_advised: bool = False  # nothing ran, and clients should retry on their own
+    partial: str = ""  # beginning of the answer, if it was not sent
 
     def to_error(self, *, partial: bool = False) -> Error:
         """Return the value of `error`; `partial` marks an answer that was sent in part."""
-        mark = partial or msgspec.UNSET
+        mark = self.partial or partial or msgspec.UNSET
         return Error(
             message=self.message, type=self.type, param=self.param, code=self.code, partial=mark
         )
@@ -55,10 +57,11 @@ class HttpFailure(msgspec.Struct, frozen=True, kw_only=True):
 
         OpenAI's clients retry most failed requests twice on their own. Unless the failure is
         `retryable` a header forbids that, because the tools of the failed turn may have run.
+        `retry_advised` tells them to retry.
         """
         headers = {"content-type": "application/json"}
-        if not self.retryable:
-            headers["x-should-retry"] = "false"
+        if self.retry_advised or not self.retryable:
+            headers["x-should-retry"] = "true" if self.retry_advised else "false"
         if self.retry_after is not None:
             headers["retry-after"] = str(self.retry_after)
         if self.status == 401:  # noqa: PLR2004 - the status that asks for a key

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from agent.model.answer_options import AnswerOptions
 from gateway.media.incoming import plan_attachments
 from platforms.core.contract import File, InboundMessage, Part
 from sessions.conversation.events import PendingMessage
@@ -40,6 +41,8 @@ class RequestOptions(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=Tr
     digest: str = ""  # of the request; the same key must not be used for another one
     kept: bool = False  # the client may fetch the answer later by its id
     called: str = ""  # model name for the response
+    answer: AnswerOptions = AnswerOptions()  # tools of the client, format and sampling
+    tool_call_id: str = ""  # the message is the result of this call of a client's tool
     echo: bytes = b""  # fields of the request that the response repeats
 
 
@@ -64,6 +67,8 @@ def read_request(entry: InboxEntry, event: InboundMessage, origin: str) -> Pendi
     files = iter(plan_attachments(entry.id, (*parts, *event.parts)))
     before = (*options.rows, *(_to_message(row, files) for row in options.before))
     message = Message(MessageRole.USER, event.text, files=tuple(files))
+    if options.tool_call_id:
+        message = Message(MessageRole.TOOL, event.text, tool_call_id=options.tool_call_id)
     return PendingMessage(
         id=entry.id,
         address=entry.address,

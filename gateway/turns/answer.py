@@ -4,14 +4,27 @@ from collections.abc import Iterable
 
 import msgspec
 
+from agent.client_calls import turn_of_call
 from gateway.delivery.view import ItemBody, write_body
 from sessions.conversation.events import RunningTurn
-from sessions.records import ItemKind, ItemState, Message, MessageRole, OutboxItem
+from sessions.records import (
+    AWAITING_CLIENT,
+    ItemKind,
+    ItemState,
+    Message,
+    MessageRole,
+    OutboxItem,
+    ToolCall,
+)
 from sessions.values.ids import unique_part
 from sessions.values.item_ids import ItemId, answer_id, reasoning_id
 
 CAPPED = "length"
 """Cause of a turn that is done although its text ends at the requested output limit."""
+
+
+HANDED_TO_CLIENT = "tool_calls"
+"""Cause of a turn that is done because its client has to run the calls of its tools."""
 
 
 def answer_item(turn: RunningTurn, text: str, now: int, reply_to: str = "") -> OutboxItem:
@@ -56,11 +69,31 @@ def partial_row(text: str, cause: str) -> Message:
 
 
 def rows_since_request(history: tuple[Message, ...]) -> tuple[Message, ...]:
-    """Return the rows after the newest user row."""
+    """Return the rows after the newest row of the requester: a message, or a client tool's result."""
     for index in range(len(history) - 1, -1, -1):
-        if history[index].role == MessageRole.USER:
+        row = history[index]
+        if row.role == MessageRole.USER or _is_from_client(row):
             return history[index + 1 :]
     return history
+
+
+def _is_from_client(row: Message) -> bool:
+    is_result = row.role == MessageRole.TOOL and row.interrupted != AWAITING_CLIENT
+    return is_result and bool(turn_of_call(row.tool_call_id or ""))
+
+
+def client_calls_in(rows: Iterable[Message]) -> tuple[ToolCall, ...]:
+    """Return the calls that wait for a result of the client, at the end of these rows.
+
+    Empty if the last answer has none, or if a message or a result of the client follows it.
+    """
+    calls: tuple[ToolCall, ...] = ()
+    for row in rows:
+        if row.role == MessageRole.ASSISTANT:
+            calls = tuple(call for call in row.tool_calls if turn_of_call(call.id))
+        elif row.role == MessageRole.USER or _is_from_client(row):
+            calls = ()
+    return calls
 
 
 def answer_texts(rows: Iterable[Message]) -> list[str]:

@@ -2,18 +2,29 @@
 
 from collections.abc import Callable, Iterable
 
+from agent.client_calls import placeholder, turn_of_call
 from agent.tools.repeats import UNKNOWN_PREFIX
 from agent.tools.risk import Risk
 from gateway.turns.answer import (
+    HANDED_TO_CLIENT,
     answer_item,
     answer_texts,
+    client_calls_in,
     join_step_texts,
     partial_row,
     rows_since_request,
 )
 from sessions.changes import AppendMessages, Change, PutItem
 from sessions.conversation.events import Interruption, RunningTurn, TurnCrashed
-from sessions.records import Message, MessageRole, SessionReason, ToolCall, ToolRun, Turn
+from sessions.records import (
+    AWAITING_CLIENT,
+    Message,
+    MessageRole,
+    SessionReason,
+    ToolCall,
+    ToolRun,
+    Turn,
+)
 from sessions.settings import MAX_RESUMES
 
 PREVIEW_CHARS = 60
@@ -37,12 +48,16 @@ def salvage(
 ) -> TurnCrashed:
     """Return the event that closes open calls, keeps the partial text, and resumes or ends the turn.
 
-    A turn is resumed at most `MAX_RESUMES` times.
+    A turn is resumed at most `MAX_RESUMES` times. A turn whose stored answer calls tools of its
+    client has ended with this answer.
     """
     rows = rows_since_request(history)
     known = {run.call_id: run for run in tool_runs}
-    take_up = may_resume and turn.resumed < MAX_RESUMES
+    client_calls = client_calls_in(rows)
+    take_up = may_resume and turn.resumed < MAX_RESUMES and not client_calls
     added = list(_missing_results(rows, lambda call: _result_after_crash(known.get(call.id))))
+    # Placeholders come last, so that the results of the client find them.
+    added.sort(key=lambda row: row.interrupted == AWAITING_CLIENT)
     if turn.partial and not take_up:
         added.append(partial_row(turn.partial, SessionReason.CRASH))
     changes: list[Change] = []
@@ -64,6 +79,7 @@ def salvage(
         ),
         resume=take_up,
         stuck=may_resume and not take_up,
+        finished_cause=HANDED_TO_CLIENT if client_calls else "",
     )
 
 
@@ -73,7 +89,9 @@ def _missing_results(
     rows = tuple(rows)
     known = {row.tool_call_id for row in rows if row.role == MessageRole.TOOL}
     return tuple(
-        Message(MessageRole.TOOL, content=result(call), tool_call_id=call.id)
+        placeholder(call.id)
+        if turn_of_call(call.id)
+        else Message(MessageRole.TOOL, content=result(call), tool_call_id=call.id)
         for row in rows
         for call in row.tool_calls
         if call.id not in known

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 
 from agent.attempt import AttemptResult
+from agent.client_calls import placeholder
 from agent.events import TurnDone
 from agent.model.usage import Usage, UsageEstimate
 from agent.tools.contract import Risk
@@ -267,9 +268,11 @@ class StoredTurnJournal:
 
     # --- the end of the turn ----------------------------------------------------------------------
 
-    def answered_changes(self, message: Message | None) -> tuple[Change, ...]:
+    def answered_changes(self, done: TurnDone) -> tuple[Change, ...]:
         """Return the changes that an answered turn commits with its end."""
-        return (*self._unsaved_changes, *self._append_messages([message] if message else []))
+        rows = [done.message] if done.message else []
+        rows += [placeholder(call.id) for call in done.client_calls]
+        return (*self._unsaved_changes, *self._append_messages(rows))
 
     def stopped_changes(self, cause: str) -> tuple[Change, ...]:
         """Return the changes that a cancelled turn commits: open calls and its partial text."""

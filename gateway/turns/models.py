@@ -123,6 +123,7 @@ class Models:
             limits=limits,
             experience=self.experience,
             show_reasoning=agent.show_reasoning,
+            options=options.answer,
         )
 
     # --- models ---------------------------------------------------------------------------------

@@ -25,7 +25,12 @@ from agent.tools.contract import Tool
 from agent.turn import TurnResources, TurnTask
 from gateway.approvals.broker import RequestingTurn
 from gateway.observe.log import log_context
-from gateway.turns.answer import CAPPED, answer_texts, rows_since_request
+from gateway.turns.answer import (
+    CAPPED,
+    HANDED_TO_CLIENT,
+    answer_texts,
+    rows_since_request,
+)
 from gateway.turns.feed_events import FeedNotice
 from gateway.turns.feeds import Feed
 from gateway.turns.journal import StoredTurnJournal
@@ -174,6 +179,7 @@ class TurnRun:
             partial_text=self._answer.text,
             continued_text=continued,
             may_replace=not (self._answer.is_append_only or self._feed),
+            options=self._setting.options,
         )
 
     async def _earlier_tool_runs(self, history: tuple[Message, ...]) -> tuple[ToolRun, ...]:
@@ -380,11 +386,13 @@ class TurnRun:
         if self._feed:
             self._feed.set_result(done)
         changes = (
-            *self.journal.answered_changes(done.message),
+            *self.journal.answered_changes(done),
             *self._answer.close(self._answer.full_text() or done.text),
             *self._services.admin_alerts.on_model_answered(self._target_labels),
         )
         cause = CAPPED if done.last_verdict is VerdictName.CAPPED else None
+        if done.client_calls:
+            cause = HANDED_TO_CLIENT
         return TurnEnded(self._turn.id, TurnState.DONE, cause, changes)
 
     def _fail(self, done: TurnDone) -> TurnEnded:

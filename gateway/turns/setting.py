@@ -4,6 +4,7 @@ from pathlib import Path
 
 import msgspec
 
+from agent.model.answer_options import AnswerOptions
 from agent.model.learned import LearnedTargets
 from agent.providers.registry import Target
 from agent.tools.drafts import DraftStore
@@ -22,6 +23,7 @@ class TurnSetting(msgspec.Struct, frozen=True, kw_only=True):
     limits: TurnLimits
     experience: LearnedTargets
     show_reasoning: bool = False
+    options: AnswerOptions = AnswerOptions()  # of the client's request
 
     def first_label(self, now: float) -> str:
         """Return the label of the target that is tried first: one whose circuit breaker is closed."""

@@ -157,6 +157,8 @@ class TurnCrashed(msgspec.Struct, frozen=True, kw_only=True):
     interruption: Interruption
     resume: bool  # resume the turn automatically
     stuck: bool = False  # resumed too often
+    finished_cause: str = ""
+    """Cause with which the turn counts as done, because its answer had been stored completely."""
 
 
 class StartWaiting(msgspec.Struct, frozen=True):

@@ -52,7 +52,8 @@ does nothing while a turn exists, while draining, or if no message waits. `-` is
 (b) In mode "interrupt" a message of the turn's own requester cancels the turn and moves to the
     front of the queue, unless draining.
 (c) A session for a single turn is closed with the turn.
-(d) Suspends (crash or stuck) only if the turn's session is still the active one.
+(d) Suspends (crash or stuck) only if the turn's session is still the active one. A turn whose
+    answer had been stored completely is ended instead.
 (e) A message waits in an active session: this message is about to start and counts as running.
 (f) The active session is suspended (switched) and holds its queue; the other one is reactivated
     with the messages it held, and its last turn continues if asked for and no turn exists. The
@@ -350,6 +351,10 @@ def _on_crashed_turn(result: Transition, event: TurnCrashed, env: StepContext) -
         )
         result.effects.append(StartTask(turn=turn, resumed=True))
         result.state = msgspec.structs.replace(result.state, turn=turn, person=turn.person)
+        return
+    if event.finished_cause:
+        result.changes.append(EndTurn(turn.id, TurnState.DONE, env.now, event.finished_cause))
+        result.close_single_turn_session(turn, env)
         return
     result.changes.append(EndTurn(turn.id, TurnState.INTERRUPTED, env.now, "crash"))
     reason = SessionReason.STUCK if event.stuck else SessionReason.CRASH

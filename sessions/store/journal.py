@@ -43,12 +43,14 @@ from sessions.changes import (
 )
 from sessions.errors import Conflict, RecordNotFound, ToolAlreadyStarted
 from sessions.records import (
+    AWAITING_CLIENT,
     Approval,
     ApprovalState,
     InboxEntry,
     InboxState,
     ItemState,
     Message,
+    MessageRole,
     OutboxItem,
     SessionState,
     TurnState,
@@ -60,6 +62,8 @@ from sessions.store.schema import MAX_DOLLARS, make_storable
 _TITLE_LENGTH = 60
 
 _UNLIMITED_TOKENS = 2**62
+
+_MAX_PLACEHOLDERS = 1000  # results of client tools that one answer can wait for
 
 _SETTLED_INBOX_STATES = {InboxState.DONE, InboxState.REFUSED, InboxState.IGNORED}
 _SETTLED_ITEM_STATES = {ItemState.SENT, ItemState.DEAD}
@@ -220,9 +224,8 @@ class Journal:
             ],
         )
         title = _title(change.request)
-        _append_messages(
-            connection, change.session_id, change.id, change.messages, change.at, title
-        )
+        rows = _put_client_results(connection, change)
+        _append_messages(connection, change.session_id, change.id, rows, change.at, title)
 
     def _start_tool(self, connection: Connection, change: StartTool) -> None:
         row = msgspec.structs.asdict(change)
@@ -323,6 +326,34 @@ def _append_messages(
     grown = {"session": session_id, "more": len(rows), "updated_at": at, "title": title}
     _execute_one(connection, sql.GROW_SESSION, grown, session_id)
     _execute_many(connection, sql.ADD_MESSAGE, rows)
+
+
+def _put_client_results(connection: Connection, change: StartTurn) -> tuple[Message, ...]:
+    """Write results of client tools in the place of their placeholders; return the other rows.
+
+    The placeholders are the newest rows of the session. A result without a placeholder is dropped,
+    because the call already has a result.
+    """
+    called = {call.id for row in change.messages for call in row.tool_calls}
+    brought = {
+        row.tool_call_id: row
+        for row in change.messages
+        if row.role == MessageRole.TOOL and row.tool_call_id not in called
+    }
+    if not brought:
+        return change.messages
+    newest = {"session": change.session_id, "limit": _MAX_PLACEHOLDERS}
+    rows = []
+    for number, body in connection.execute(sql.NEWEST_MESSAGES, newest).all():
+        stored = _read_message(body)
+        if stored.interrupted != AWAITING_CLIENT:
+            break
+        if stored.tool_call_id in brought:
+            result = brought[stored.tool_call_id]
+            rows.append({"row": number, "body": encode_message(result)})
+    _execute_many(connection, sql.REPLACE_MESSAGE, rows)
+    results = list(brought.values())
+    return tuple(row for row in change.messages if row not in results)
 
 
 def _title(request: str) -> str | None:

@@ -10,16 +10,20 @@ from functools import partial
 import httpx2
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from agent import errors
 from agent.answer.accumulate import FinishReason
 from agent.answer.call_slots import ArgumentsState
 from agent.model.contract import (
+    AnswerFormat,
     DoneChunk,
     FinishChunk,
     OpenedChunk,
     Provider,
+    SamplingOptions,
     TextChunk,
+    ToolChoice,
 )
 from agent.providers.anthropic.messages import AnthropicProvider
 from agent.providers.demo import DemoProvider
@@ -60,6 +64,117 @@ async def demo() -> AsyncIterator[Provider]:
 async def answering(protocol: ProtocolName) -> AsyncIterator[Provider]:
     async with serving(protocol, always(ok("You wrote: hello"))) as (provider, _):
         yield provider
+
+
+_FORCED: dict[ProtocolName, tuple[object, object]] = {
+    "chat": ("required", {"type": "function", "function": {"name": "read"}}),
+    "responses": ("required", {"type": "function", "name": "read"}),
+    "anthropic": ({"type": "any"}, {"type": "tool", "name": "read"}),
+}
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+async def test_a_demanded_call_is_sent_in_the_form_of_the_protocol(protocol: ProtocolName) -> None:
+    async with serving(protocol, ok("a"), ok("b"), ok("c")) as (provider, server):
+        for choice in (ToolChoice(), ToolChoice("read"), None):
+            await collect(provider, replace(REQUEST, tool_choice=choice))
+        *forced, free = (each.body.get("tool_choice") for each in server.requests)
+        assert (tuple(forced), free) == (_FORCED[protocol], None)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+async def test_parallel_calls_can_be_switched_off(protocol: ProtocolName) -> None:
+    async with serving(protocol, ok("a")) as (provider, server):
+        await collect(provider, replace(REQUEST, parallel_tool_calls=False))
+        (request,) = server.requests
+        if protocol == "anthropic":
+            sent = {"type": "auto", "disable_parallel_tool_use": True}
+            assert request.body["tool_choice"] == sent
+        else:
+            assert request.body["parallel_tool_calls"] is False
+
+
+_OPTIONS = SamplingOptions(
+    top_p=0.5, stop=("END",), seed=7, verbosity="low", service_tier="flex", user="ada"
+)
+_SENT_OPTIONS: dict[ProtocolName, dict[str, object]] = {
+    "chat": {
+        "top_p": 0.5,
+        "stop": ["END"],
+        "seed": 7,
+        "verbosity": "low",
+        "service_tier": "flex",
+        "user": "ada",
+    },
+    "responses": {
+        "top_p": 0.5,
+        "text": {"verbosity": "low"},
+        "service_tier": "flex",
+        "user": "ada",
+    },
+    "anthropic": {"top_p": 0.5, "stop_sequences": ["END"], "metadata": {"user_id": "ada"}},
+}
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+async def test_options_are_sent_as_far_as_the_protocol_has_them(protocol: ProtocolName) -> None:
+    async with serving(protocol, ok("a"), ok("b")) as (provider, server):
+        await collect(provider, REQUEST)
+        await collect(provider, replace(REQUEST, sampling=_OPTIONS))
+        plain, sent = (each.body for each in server.requests)
+        added = {name: value for name, value in sent.items() if plain.get(name) != value}
+        assert added == _SENT_OPTIONS[protocol]
+
+
+_FORMAT = AnswerFormat(schema={"type": "object"}, name="state")
+_SENT_FORMAT: dict[ProtocolName, tuple[str, object]] = {
+    "chat": (
+        "response_format",
+        {
+            "type": "json_schema",
+            "json_schema": {"name": "state", "schema": {"type": "object"}, "strict": False},
+        },
+    ),
+    "responses": (
+        "text",
+        {
+            "format": {
+                "type": "json_schema",
+                "name": "state",
+                "schema": {"type": "object"},
+                "strict": False,
+            }
+        },
+    ),
+    "anthropic": (
+        "output_config",
+        {"format": {"type": "json_schema", "schema": {"type": "object"}}},
+    ),
+}
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+async def test_a_format_is_sent_until_the_service_refuses_it(protocol: ProtocolName) -> None:
+    refusal = 'S400"json_schema is not supported by this model"'
+    # The OpenAI protocols first leave the format out beside tools only.
+    refusals = [refusal] * (1 if protocol == "anthropic" else 2)
+    async with serving(protocol, ok("a"), *refusals, *([ok("b")] * 2)) as (provider, server):
+        await collect(provider, replace(REQUEST, answer_format=_FORMAT, tools=()))
+        name, value = _SENT_FORMAT[protocol]
+        assert server.requests[0].body[name] == value
+        for _ in range(2):
+            await collect_until_error(provider, replace(REQUEST, answer_format=_FORMAT))
+        assert name not in server.requests[-1].body
+
+
+@pytest.mark.parametrize("protocol", ["chat", "responses"])
+async def test_a_service_without_tool_choice_is_asked_without_it(protocol: ProtocolName) -> None:
+    refusal = 'S400"tool_choice is not supported"'
+    async with serving(protocol, refusal, ok("a"), ok("b")) as (provider, server):
+        for _ in range(2):
+            await collect(provider, replace(REQUEST, tool_choice=ToolChoice()))
+        sent = ["tool_choice" in each.body for each in server.requests]
+        assert sent == [True, False, False]
 
 
 @pytest.mark.parametrize(

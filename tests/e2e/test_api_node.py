@@ -232,8 +232,8 @@ async def test_node_library_raises_a_failure_before_the_first_text(
     ):
         with pytest.raises(Raised, match="too clever") as error:
             await sdk.run(case, retries=2, body=body("go"))
-        assert "InternalServerError" in error.value.told["kinds"]
-        assert (error.value.status, error.value.code) == (502, "turn_failed")
+        assert "BadRequestError" in error.value.told["kinds"]
+        assert (error.value.status, error.value.code) == (400, "turn_failed")
         assert len(model.requests) == 1  # a header forbids the retry
 
 

@@ -72,10 +72,14 @@ async def test_each_tool_has_exactly_two_events_in_order(tmp_path: Path) -> None
     assert sum(map(len, by_id.values())) == len(told) == 6
     for call, (running, completed) in by_id.items():
         name = "pay" if call == "c3" else "read"
-        assert running.keys() == {"tool", "emoji", "label", "toolCallId", "status"}
-        assert completed == {"tool": name, "toolCallId": call, "status": "completed"}
+        assert running.keys() == {"tool", "emoji", "label", "toolCallId", "status", *CHUNK}
+        done = {"tool": name, "toolCallId": call, "status": "completed"}
+        assert completed == done | {key: running[key] for key in CHUNK}
         assert (running["tool"], running["status"]) == (name, "running")
     assert [event["toolCallId"] for event in told][-2:] == ["c3", "c3"]
+
+
+CHUNK = ("id", "object", "created", "model", "choices")
 
 
 def hidden() -> Tool:

@@ -57,11 +57,29 @@ def encode_request(request: ModelRequest, dialect: AnthropicDialect) -> bytes:
         body["thinking"] = thinking.config
     elif request.temperature is not None and dialect.temperature:
         body["temperature"] = min(request.temperature, _MAX_TEMPERATURE)
-    if thinking.effort is not None and dialect.effort:
-        body["output_config"] = {"effort": thinking.effort}
+    elif request.sampling.top_p is not None and dialect.temperature:
+        body["top_p"] = request.sampling.top_p
+    if output := _output_config(request, thinking.effort, dialect):
+        body["output_config"] = output
+    if request.sampling.stop:
+        body["stop_sequences"] = list(request.sampling.stop)
+    if request.sampling.user is not None:
+        body["metadata"] = {"user_id": request.sampling.user}
     if dialect.cache:
         body["cache_control"] = {"type": "ephemeral"}
     return msgspec.json.encode(body | _encode_tools(request, dialect))
+
+
+def _output_config(
+    request: ModelRequest, effort: str | None, dialect: AnthropicDialect
+) -> dict[str, Any]:
+    output: dict[str, Any] = {}
+    if effort is not None and dialect.effort:
+        output["effort"] = effort
+    wanted = request.answer_format
+    if wanted and wanted.schema is not None and dialect.formats:
+        output["format"] = {"type": "json_schema", "schema": wanted.schema}
+    return output
 
 
 def beta_header(request: ModelRequest, dialect: AnthropicDialect) -> str:
@@ -269,7 +287,8 @@ def _sanitize_name(name: str) -> str:
 
 def _encode_tools(request: ModelRequest, dialect: AnthropicDialect) -> dict[str, Any]:
     if request.tools:
-        return {"tools": [_encode_tool(tool, dialect) for tool in request.tools]}
+        tools = [_encode_tool(tool, dialect) for tool in request.tools]
+        return {"tools": tools, **_tool_options(request, dialect)}
     called = {
         _sanitize_name(call.name) or "unnamed"
         for row in request.messages
@@ -280,6 +299,22 @@ def _encode_tools(request: ModelRequest, dialect: AnthropicDialect) -> dict[str,
     # The protocol rejects a history with calls unless at least one tool is described.
     described = [{"name": name, "input_schema": {"type": "object"}} for name in sorted(called)]
     return {"tools": described, "tool_choice": {"type": "none"}}
+
+
+def _tool_options(request: ModelRequest, dialect: AnthropicDialect) -> dict[str, Any]:
+    choice: dict[str, Any] = {}
+    thinking = _thinking(request, dialect, _output_limit(request)).config or {}
+    # The protocol rejects a forced call together with thinking; then the offered tools have to do.
+    thinks = thinking.get("type", "disabled") != "disabled"
+    if request.tool_choice and dialect.forced and not thinks:
+        name = request.tool_choice.name
+        choice = {"type": "tool", "name": name} if name else {"type": "any"}
+    if request.parallel_tool_calls is not None:
+        choice = {
+            **(choice or {"type": "auto"}),
+            "disable_parallel_tool_use": not request.parallel_tool_calls,
+        }
+    return {"tool_choice": choice} if choice else {}
 
 
 def _encode_tool(tool: ToolSchema, dialect: AnthropicDialect) -> dict[str, Any]:

@@ -9,13 +9,14 @@ from typing import get_args
 
 import msgspec
 
+from agent.client_calls import turn_of_call
 from agent.events import TurnDone, TurnEnding, VerdictName
 from agent.model.usage import Usage
 from gateway.delivery.view import read_body
 from gateway.http.api.failures import HttpFailure, RequestRefused
 from gateway.inbound.reader import read_event
 from gateway.inbound.request_options import RequestOptions, decode_options
-from gateway.turns.answer import CAPPED
+from gateway.turns.answer import CAPPED, HANDED_TO_CLIENT
 from gateway.turns.feed_events import FeedEnd, FeedOutcome
 from platforms.core.contract import Address, InboundMessage
 from sessions.records import (
@@ -24,6 +25,7 @@ from sessions.records import (
     ItemKind,
     OutboxItem,
     SessionReason,
+    ToolCall,
     Turn,
     TurnState,
 )
@@ -121,6 +123,7 @@ class StoredAnswers:
         spent = await self._store.spending.totals(turn_id=turn.id)
         usage = Usage(spent.input_tokens, spent.output_tokens, spent.cached_tokens)
         capped = over is FeedOutcome.ANSWERED and turn.cause == CAPPED
+        calls = await self._client_calls(turn) if turn.cause == HANDED_TO_CLIENT else ()
         done = TurnDone(
             ending=TurnEnding.ANSWERED if over is FeedOutcome.ANSWERED else TurnEnding.FAILED,
             text=text,
@@ -128,8 +131,42 @@ class StoredAnswers:
             usage=usage,
             notice=_last_notice(items),
             last_verdict=VerdictName.CAPPED if capped else None,
+            client_calls=calls,
         )
         return text, FeedEnd(over, done, turn.cause or "")
+
+    async def find_by_call(self, call_id: str, person: str) -> StoredAnswer | None:
+        """Return the answer to a request of a person that ended with this call of a client's tool."""
+        turn_id = turn_of_call(call_id)
+        turn = await self._store.turns.get(turn_id) if turn_id else None
+        if turn is None or turn.cause != HANDED_TO_CLIENT or turn.person != person:
+            return None
+        if await self._is_session_deleted(turn):
+            return None
+        for entry in await self._store.inbox.of_turn(turn.id):
+            asked = read_event(entry) if entry.payload else None
+            if not isinstance(asked, InboundMessage) or not asked.wishes:
+                continue
+            text, end = await self.read_ending(entry, turn)
+            handed = end.done.client_calls if end and end.done else ()
+            if call_id in {call.id for call in handed}:
+                return StoredAnswer(
+                    id=response_id(entry),
+                    entry=entry,
+                    message=asked,
+                    options=decode_options(asked.wishes),
+                    turn=turn,
+                    text=text,
+                    end=end,
+                )
+        return None
+
+    async def _client_calls(self, turn: Turn) -> tuple[ToolCall, ...]:
+        """Return the calls of client tools with which a turn ended."""
+        rows = await self._store.sessions.history_up_to(turn.session_id, turn.id)
+        answer = next((row for row in reversed(rows) if row.tool_calls), None)
+        calls = answer.tool_calls if answer else ()
+        return tuple(call for call in calls if turn_of_call(call.id) == turn.id)
 
     async def is_deleted(self, entry: InboxEntry) -> bool:
         """Return True if the answer to this inbox row was deleted."""

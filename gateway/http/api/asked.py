@@ -4,6 +4,7 @@ import hashlib
 
 import msgspec
 
+from agent.model.answer_options import AnswerOptions
 from sessions.records import MessageRole, ToolCall
 
 
@@ -30,8 +31,7 @@ class RequestMessage(msgspec.Struct, frozen=True, kw_only=True):
 class ApiRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A request."""
 
-    message: RequestMessage  # the message to answer
-    history: tuple[RequestMessage, ...] = ()  # earlier messages, as sent by the client
+    messages: tuple[RequestMessage, ...]  # as sent by the client; the last one is to be answered
     system_prompt: str = ""
     model: str = ""  # as written in the request; empty: the default model
     max_output_tokens: int | None = None
@@ -41,6 +41,8 @@ class ApiRequest(msgspec.Struct, frozen=True, kw_only=True):
     include_usage: bool = False  # a stream ends with its token usage
     previous_id: str = ""  # id of the answer that this request continues
     retrievable: bool = False  # the answer can be fetched later by its id
+    options: AnswerOptions = AnswerOptions()
+    warnings: tuple[str, ...] = ()  # about parts of the request that have no effect
     echo: bytes = b""  # see `gateway.inbound.request_options.RequestOptions.echo`
     digest: str = ""
 

@@ -1,11 +1,14 @@
 """Sans-IO: codec of `/v1/chat/completions`: decodes requests, encodes answers."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import msgspec
 from msgspec import UNSET, UnsetType
+from msgspec.structs import replace
 
+from agent.model.contract import AnswerFormat, SamplingOptions
 from agent.model.usage import Usage
+from gateway.http.api.answer_options import read_effort, read_format, read_stop, refuse_unsupported
 from gateway.http.api.asked import (
     ApiRequest,
     RequestMessage,
@@ -13,19 +16,23 @@ from gateway.http.api.asked import (
     body_digest,
     replace_nul,
 )
-from gateway.http.api.bodies import TOOLS_NOT_SUPPORTED, decode_body
+from gateway.http.api.bodies import decode_body, missing_field
 from gateway.http.api.chat_shapes import (
     AnswerChoice,
     AnswerMessage,
+    AnswerToolCall,
     AssistantMessage,
     CachedTokens,
+    CalledFunction,
     ChatAnswer,
     ChatChunk,
     ChatMessage,
     ChatRequest,
+    ChatTool,
     ChatUsage,
     ChunkChoice,
     Delta,
+    DeltaToolCall,
     DeveloperMessage,
     PicturePart,
     RefusalPart,
@@ -34,45 +41,85 @@ from gateway.http.api.chat_shapes import (
     ToolMessage,
     UserMessage,
 )
+from gateway.http.api.client_tools import FunctionDefinition, read_tools
 from gateway.http.api.endings import AnswerOutcome, FinishReason
 from gateway.http.api.failures import invalid_request
 from gateway.http.api.pictures import read_picture
 from gateway.http.api.pieces import AnswerPiece, AnswerTextPiece, ToolEndPiece, ToolStartPiece
-from gateway.http.api.tool_events import stream_event
+from gateway.http.api.tool_events import as_chunk, stream_event
 from gateway.http.errors import ErrorBody
 from gateway.turns.feed_events import FeedNotice
 from sessions.records import MessageRole, ToolCall
 
 # --- requests ----------------------------------------------------------------------------------
 
-_decode = msgspec.json.Decoder(ChatRequest).decode
+_FUNCTIONS_NOT_SUPPORTED = (
+    "`functions` is the older form of `tools` and is not supported; use `tools`."
+)
+
+_decoder = msgspec.json.Decoder(ChatRequest)
 
 
 def read_request(content: bytes) -> ApiRequest:
     """Decode a request; raises `RequestRefused`. Unknown fields are ignored."""
-    body = decode_body(_decode, content)
-    if (body.tools and body.tool_choice != "none") or body.functions:
-        raise invalid_request(
-            TOOLS_NOT_SUPPORTED, "tools" if body.tools else "functions", "unsupported_parameter"
-        )
-    if body.n not in {None, 1}:
-        msg = "A request gets one answer; `n` can only be 1."
-        raise invalid_request(msg, "n", "unsupported_parameter")
-    *before, message = _read_messages(body.messages)
+    body = decode_body(_decoder, content)
+    if body.functions:
+        raise invalid_request(_FUNCTIONS_NOT_SUPPORTED, "functions", "unsupported_parameter")
+    refuse_unsupported(
+        n=body.n not in {None, 1},
+        logprobs=bool(body.logprobs),
+        modalities=bool(set(body.modalities or ()) - {"text"}),
+    )
+    tools = read_tools(
+        _functions(body.tools or ()), body.tool_choice, parallel=body.parallel_tool_calls
+    )
     options = body.stream_options
     limit = body.max_completion_tokens or body.max_tokens
     return ApiRequest(
-        message=message,
-        history=tuple(before),
+        messages=tuple(_read_messages(body.messages)),
         system_prompt="\n\n".join(_system_prompts(body.messages)),
         model=(body.model or "").strip(),
         max_output_tokens=int(limit) if limit else None,
         temperature=body.temperature,
-        reasoning_effort=body.reasoning_effort,
+        reasoning_effort=read_effort(body.reasoning_effort),
         stream=bool(body.stream),
         include_usage=bool(options and options.include_usage),
+        options=replace(tools.options, sampling=_sampling(body), format=_format(body)),
+        warnings=tools.warnings,
         digest=body_digest("chat", content),
     )
+
+
+def _sampling(body: ChatRequest) -> SamplingOptions:
+    return SamplingOptions(
+        top_p=body.top_p,
+        stop=read_stop(body.stop),
+        seed=None if body.seed is None else int(body.seed),
+        presence_penalty=body.presence_penalty,
+        frequency_penalty=body.frequency_penalty,
+        logit_bias=body.logit_bias or {},
+        verbosity=body.verbosity,
+        service_tier=body.service_tier,
+        user=body.user,
+    )
+
+
+def _format(body: ChatRequest) -> AnswerFormat | None:
+    wanted = body.response_format
+    if wanted is None:
+        return None
+    return read_format(wanted.type, wanted.json_schema, "response_format.json_schema")
+
+
+def _functions(tools: Iterable[ChatTool]) -> Iterator[FunctionDefinition | str]:
+    for number, tool in enumerate(tools):
+        if tool.type != "function":
+            yield tool.type
+        elif tool.function is None:
+            where = f"tools[{number}].function"
+            raise missing_field(where)
+        else:
+            yield tool.function
 
 
 def _system_prompts(messages: list[ChatMessage]) -> Iterator[str]:
@@ -112,10 +159,11 @@ def _read_messages(messages: list[ChatMessage]) -> list[RequestMessage]:
                 )
             case UserMessage():
                 said.append(RequestMessage(role=MessageRole.USER, text=text, pictures=own))
-    if not said or said[-1].role != MessageRole.USER:
-        msg = "The last message must have the role `user`: it is the message to answer."
+    if not said or said[-1].role is MessageRole.ASSISTANT:
+        msg = "The last message must have the role `user` or `tool`: it is the message to answer."
         raise invalid_request(msg, "messages")
-    if not said[-1].text.strip() and not said[-1].pictures:
+    is_result = said[-1].role is MessageRole.TOOL
+    if not is_result and not said[-1].text.strip() and not said[-1].pictures:
         msg = "The last message is empty."
         raise invalid_request(msg, f"messages[{len(messages) - 1}].content")
     return said
@@ -153,6 +201,8 @@ def _read_content(
 class ChatEncoder:
     """Encoder of one answer, as events or whole."""
 
+    failures_are_errors = True
+
     def __init__(
         self,
         answer_id: str,
@@ -160,15 +210,12 @@ class ChatEncoder:
         created: int,
         *,
         include_usage: bool = False,
-        chunk_like: bool = False,
     ) -> None:
         self._id = f"chatcmpl-{answer_id}"
         self._created = created
         self._model = model
         self._include_usage = include_usage
-        # OpenAI's own libraries parse every event as a chunk, whatever its name.
-        self._chunk_like = chunk_like
-        self._text_sent = False
+        self._sent_texts: list[str] = []
 
     def encode_start(self) -> bytes:
         """Encode the first event of an answer."""
@@ -178,37 +225,45 @@ class ChatEncoder:
         """Encode a piece of the answer."""
         match piece:
             case AnswerTextPiece():
-                self._text_sent = True
+                self._sent_texts.append(piece.text)
                 return self._encode_chunk(Delta(content=piece.text))
             case ToolStartPiece() | ToolEndPiece() | FeedNotice():
-                name, payload = stream_event(piece, chunk_like=self._chunk_like)
-                return b"event: " + name.encode() + b"\n" + _encode_data(payload)
+                name, payload = stream_event(piece)
+                # Many clients parse every event as a chunk, whatever its name.
+                chunk = as_chunk(payload, id_=self._id, created=self._created, model=self._model)
+                return b"event: " + name.encode() + b"\n" + _encode_data(chunk)
 
     def encode_end(self, outcome: AnswerOutcome) -> bytes:
         """Encode the last events: finish reason, usage, error, `[DONE]`."""
         events = [
-            self._encode_chunk(Delta(refusal=outcome.refusal or UNSET), outcome.finish_reason)
+            self._encode_chunk(Delta(tool_calls=[_delta_call(index, call)]))
+            for index, call in enumerate(outcome.client_calls)
         ]
+        refusal = outcome.refusal_beside("".join(self._sent_texts))
+        events.append(self._encode_chunk(Delta(refusal=refusal or UNSET), outcome.finish_reason))
         if self._include_usage:
             events.append(_encode_data(self._build_chunk([], _usage(outcome.usage))))
         if outcome.failure:
             events.append(
-                _encode_data(ErrorBody(outcome.failure.to_error(partial=self._text_sent)))
+                _encode_data(ErrorBody(outcome.failure.to_error(partial=bool(self._sent_texts))))
             )
         events.append(b"data: [DONE]\n\n")
         return b"".join(events)
 
     def encode_answer(self, text: str, outcome: AnswerOutcome) -> bytes:
         """Encode the whole answer."""
-        content = text if text or not outcome.refusal else None
-        message = AnswerMessage(content, outcome.refusal or None)
+        content = text if text or not (outcome.refusal or outcome.client_calls) else None
+        message = AnswerMessage(
+            content,
+            outcome.refusal_beside(text) or None,
+            tool_calls=[_answer_call(call) for call in outcome.client_calls] or UNSET,
+        )
         answer = ChatAnswer(
             id=self._id,
             created=self._created,
             model=self._model,
             choices=[AnswerChoice(message, outcome.finish_reason)],
             usage=_usage(outcome.usage),
-            error=outcome.failure.to_error(partial=bool(text)) if outcome.failure else UNSET,
         )
         return msgspec.json.encode(answer)
 
@@ -222,6 +277,15 @@ class ChatEncoder:
         return ChatChunk(
             id=self._id, created=self._created, model=self._model, choices=choices, usage=usage
         )
+
+
+def _answer_call(call: ToolCall) -> AnswerToolCall:
+    return AnswerToolCall(id=call.id, function=CalledFunction(call.name, call.arguments))
+
+
+def _delta_call(index: int, call: ToolCall) -> DeltaToolCall:
+    function = CalledFunction(call.name, call.arguments)
+    return DeltaToolCall(index=index, id=call.id, function=function)
 
 
 def _encode_data(data: msgspec.Struct) -> bytes:

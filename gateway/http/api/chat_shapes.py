@@ -8,10 +8,19 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from agent.settings import ReasoningEffort
+from gateway.http.api.answer_options import (
+    Bias,
+    Effort,
+    JsonSchemaFormat,
+    Penalty,
+    Seed,
+    Stop,
+    TopP,
+    Verbosity,
+)
+from gateway.http.api.client_tools import FunctionDefinition
 from gateway.http.api.endings import FinishReason
 from gateway.http.api.pictures import PICTURE_URL_SCHEMA
-from gateway.http.errors import Error
 
 # --- requests ----------------------------------------------------------------------------------
 
@@ -83,7 +92,7 @@ class AssistantMessage(msgspec.Struct, frozen=True, tag_field="role", tag="assis
 
 
 class ToolMessage(msgspec.Struct, frozen=True, tag_field="role", tag="tool"):
-    """An earlier result of a tool."""
+    """The result of a tool call. The last messages may be results of the calls before them."""
 
     content: TextContent = None
     tool_call_id: str | None = None
@@ -108,19 +117,44 @@ Temperature = Annotated[float, Meta(ge=0, le=2)]
 _SINGLE_CHOICE = Meta(
     description="A request gets one answer.", extra_json_schema={"enum": [1, None]}
 )
-_NO_TOOLS = Meta(
-    description="The agent uses its own tools. Tools of a request are refused unless "
-    "`tool_choice` is `none`.",
+_NO_PROBABILITIES = Meta(
+    description="Not supported: `true` is refused.", extra_json_schema={"enum": [False, None]}
+)
+_ONLY_TEXT = Meta(
+    description="Only text is supported.", extra_json_schema={"items": {"const": "text"}}
 )
 _NO_FUNCTIONS = Meta(
     description="The older form of `tools`: refused.", extra_json_schema={"maxItems": 0}
 )
 
 
+class ChatTool(msgspec.Struct, frozen=True):
+    """A tool that the client runs. Types other than `function` are left out."""
+
+    type: str
+    function: FunctionDefinition | None = None
+
+
+ToolChoiceForm = Annotated[
+    str | dict[str, Any] | None,
+    Meta(
+        description="`none` (no tools at all, also none of the agent), `auto`, `required`, a function, "
+        "or `allowed_tools`."
+    ),
+]
+
+
+class ResponseFormat(msgspec.Struct, frozen=True):
+    """Format of the answer."""
+
+    type: Literal["text", "json_object", "json_schema"]
+    json_schema: JsonSchemaFormat | None = None
+
+
 class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A request for an answer. Fields not listed here are accepted and ignored.
 
-    The last message must have the role `user` and must not be empty.
+    The last message must have the role `user`, and must not be empty, or the role `tool`.
     """
 
     messages: Annotated[list[ChatMessage], Meta(min_length=1)]
@@ -139,20 +173,44 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
         Meta(description="The newer name of `max_tokens`; wins if both are given."),
     ] = None
     temperature: Temperature | None = None
-    reasoning_effort: ReasoningEffort | None = None
+    reasoning_effort: Effort | None = None
+    response_format: ResponseFormat | None = None
+    top_p: TopP | None = None
+    stop: Stop = None
+    seed: Seed | None = None
+    presence_penalty: Penalty | None = None
+    frequency_penalty: Penalty | None = None
+    logit_bias: dict[str, Bias] | None = None
+    verbosity: Verbosity | None = None
+    service_tier: str | None = None
+    user: str | None = None
+    logprobs: Annotated[bool | None, _NO_PROBABILITIES] = None
+    modalities: Annotated[list[str] | None, _ONLY_TEXT] = None
     n: Annotated[float | None, _SINGLE_CHOICE] = None
-    tools: Annotated[list[Any] | None, _NO_TOOLS] = None
-    tool_choice: Any = None
+    tools: Annotated[
+        list[ChatTool] | None,
+        Meta(description="Tools of the client, offered beside the agent's own."),
+    ] = None
+    tool_choice: ToolChoiceForm = None
+    parallel_tool_calls: bool | None = None
     functions: Annotated[list[Any] | None, _NO_FUNCTIONS] = None
 
 
-TOOLS_SCHEMA: dict[str, object] = {
-    "anyOf": [
-        {"properties": {"tools": {"maxItems": 0}}},
-        {"properties": {"tool_choice": {"const": "none"}}, "required": ["tool_choice"]},
-    ]
+_MODES_SCHEMA = {"enum": ["none", "auto", "required", None]}
+CHOICE_SCHEMA: dict[str, Any] = {"anyOf": [_MODES_SCHEMA, {"type": "object"}]}
+CHAT_SCHEMAS: dict[str, dict[str, Any]] = {
+    ChatTool.__name__: {
+        "anyOf": [
+            {
+                "properties": {"type": {"const": "function"}, "function": {"type": "object"}},
+                "required": ["type", "function"],
+            },
+            {"properties": {"type": {"not": {"const": "function"}}}},
+        ]
+    },
+    ChatRequest.__name__: {"anyOf": [{"properties": {"tool_choice": CHOICE_SCHEMA}}]},
 }
-"""Rules of a `ChatRequest` that its type cannot express, in JSON Schema."""
+"""Rules that the types cannot express, in JSON Schema."""
 
 # --- responses ---------------------------------------------------------------------------------
 
@@ -172,12 +230,21 @@ class ChatUsage(msgspec.Struct, frozen=True):
     prompt_tokens_details: CachedTokens
 
 
+class AnswerToolCall(msgspec.Struct, frozen=True, kw_only=True):
+    """A call of a client's tool."""
+
+    id: str
+    type: Literal["function"] = "function"
+    function: CalledFunction
+
+
 class AnswerMessage(msgspec.Struct, frozen=True):
     """The message of an answer."""
 
     content: str | None
     refusal: str | None
     role: Literal["assistant"] = "assistant"
+    tool_calls: list[AnswerToolCall] | UnsetType = UNSET
 
 
 class AnswerChoice(msgspec.Struct, frozen=True):
@@ -189,7 +256,7 @@ class AnswerChoice(msgspec.Struct, frozen=True):
 
 
 class ChatAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """A whole answer. With `finish_reason` `error` it is incomplete, and `error` says why."""
+    """A whole answer."""
 
     id: str
     object: Literal["chat.completion"] = "chat.completion"
@@ -197,7 +264,12 @@ class ChatAnswer(msgspec.Struct, frozen=True, kw_only=True):
     model: str
     choices: list[AnswerChoice]
     usage: ChatUsage
-    error: Error | UnsetType = UNSET
+
+
+class DeltaToolCall(AnswerToolCall, frozen=True, kw_only=True):
+    """A whole call of a client's tool."""
+
+    index: int
 
 
 class Delta(msgspec.Struct, frozen=True):
@@ -206,6 +278,7 @@ class Delta(msgspec.Struct, frozen=True):
     role: Literal["assistant"] | UnsetType = UNSET
     content: str | UnsetType = UNSET
     refusal: str | UnsetType = UNSET
+    tool_calls: list[DeltaToolCall] | UnsetType = UNSET
 
 
 class ChunkChoice(msgspec.Struct, frozen=True):

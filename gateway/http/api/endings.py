@@ -1,20 +1,30 @@
 """Sans-IO: the outcome of a turn in terms of OpenAI's API: finish reason, refusal or failure."""
 
+import math
 from collections.abc import Callable
 from typing import Literal
 
 import msgspec
 from msgspec.structs import replace
 
-from agent.events import TurnDone, VerdictName
+from agent.events import FailureKind, TurnDone, VerdictName
 from agent.model.usage import Usage
-from gateway.http.api.failures import RATE_LIMIT_ERROR, SERVER_ERROR, HttpFailure, over_budget
+from gateway.http.api.failures import (
+    INSUFFICIENT_QUOTA,
+    INVALID_REQUEST_ERROR,
+    RATE_LIMIT_ERROR,
+    SERVER_ERROR,
+    HttpFailure,
+    over_budget,
+)
 from gateway.turns.feed_events import FeedEnd, FeedOutcome
+from sessions.records import ToolCall
 from sessions.values.notices import NoticeId
 
-FinishReason = Literal["stop", "length", "content_filter", "error"]
+FinishReason = Literal["stop", "length", "tool_calls", "content_filter", "error"]
 
 _DECLINED_NOTICE, _THOUGHT_TOO_LONG_NOTICE = NoticeId.DECLINED, NoticeId.REASONING_USED_UP
+_DEFAULT_WAIT_SECONDS = 10  # after a rate limit of a service that names no time
 QUEUE_FULL = HttpFailure(
     status=429,
     message="Too many requests are queued in this session. Please try again later.",
@@ -54,13 +64,21 @@ class AnswerOutcome(msgspec.Struct, frozen=True):
     failure: HttpFailure | None = None  # only with finish reason "error"
     refusal: str = ""  # text with which the model declined
     usage: Usage = Usage()
+    client_calls: tuple[ToolCall, ...] = ()  # calls that the client has to run
+
+    def refusal_beside(self, text: str) -> str:
+        """Return the refusal, or nothing if the text of the answer already contains it."""
+        return "" if self.refusal.strip() in text else self.refusal
 
 
 def outcome_of(end: FeedEnd) -> AnswerOutcome:
     """Return the outcome for the end of a turn."""
-    usage = end.done.usage if end.done else Usage()
+    usage = _shown_usage(end.done) if end.done else Usage()
     match end.outcome:
         case FeedOutcome.ANSWERED:
+            if end.done and end.done.client_calls:
+                calls = end.done.client_calls
+                return AnswerOutcome("tool_calls", usage=usage, client_calls=calls)
             capped = end.done is not None and end.done.last_verdict is VerdictName.CAPPED
             return AnswerOutcome("length" if capped else "stop", usage=usage)
         case FeedOutcome.FAILED:
@@ -75,12 +93,18 @@ def outcome_of(end: FeedEnd) -> AnswerOutcome:
             return AnswerOutcome("error", NOT_STARTED)
 
 
+def _shown_usage(done: TurnDone) -> Usage:
+    """Return the usage of a turn; estimated if the service reported none."""
+    return done.usage if done.usage.total_tokens else done.estimated_usage
+
+
 def redact_outcome(outcome: AnswerOutcome, redact: Callable[[str], str]) -> AnswerOutcome:
     """Mask secrets: the error text of a model service may contain a key."""
     failure = outcome.failure
     if failure:
         failure = replace(failure, message=redact(failure.message))
-    return replace(outcome, failure=failure, refusal=redact(outcome.refusal))
+    calls = tuple(replace(call, arguments=redact(call.arguments)) for call in outcome.client_calls)
+    return replace(outcome, failure=failure, refusal=redact(outcome.refusal), client_calls=calls)
 
 
 def _failed_outcome(done: TurnDone | None, cause: str, usage: Usage) -> AnswerOutcome:
@@ -92,8 +116,40 @@ def _failed_outcome(done: TurnDone | None, cause: str, usage: Usage) -> AnswerOu
         return AnswerOutcome("content_filter", refusal=cause, usage=usage)
     if done.notice == _THOUGHT_TOO_LONG_NOTICE or done.last_verdict is VerdictName.CAPPED:
         return AnswerOutcome("length", usage=usage)
-    status = 503 if done.tell_operator else 502
-    return AnswerOutcome("error", turn_failed(cause, status), usage=usage)
+    return AnswerOutcome("error", _model_failure(done, cause), usage=usage)
+
+
+def _model_failure(done: TurnDone, cause: str) -> HttpFailure:
+    """Return the failure in the class of the model service's error."""
+    nothing_ran = not (done.started_tools or done.text.strip())
+    match done.failure:
+        case FailureKind.RATE_LIMITED:
+            wait = done.retry_after_seconds
+            return replace(
+                turn_failed(cause, 429),
+                type=RATE_LIMIT_ERROR,
+                code="rate_limit_exceeded",
+                retry_after=_DEFAULT_WAIT_SECONDS if wait is None else max(1, math.ceil(wait)),
+                retryable=nothing_ran,
+            )
+        case FailureKind.CONTEXT_TOO_LONG:
+            return _invalid(cause, "context_length_exceeded")
+        case FailureKind.OUT_OF_CREDIT:
+            return replace(
+                turn_failed(cause, 429), type=INSUFFICIENT_QUOTA, code=INSUFFICIENT_QUOTA
+            )
+        case FailureKind.REQUEST_REFUSED:
+            return _invalid(cause, "turn_failed")
+        case FailureKind.UNREACHABLE:
+            return replace(
+                turn_failed(cause, 503), retryable=nothing_ran, retry_advised=nothing_ran
+            )
+        case FailureKind.OTHER | None:
+            return turn_failed(cause, 503 if done.tell_operator else 502)
+
+
+def _invalid(cause: str, code: str) -> HttpFailure:
+    return replace(turn_failed(cause, 400), type=INVALID_REQUEST_ERROR, code=code)
 
 
 def turn_failed(cause: str, status: int) -> HttpFailure:

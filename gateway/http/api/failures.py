@@ -10,6 +10,7 @@ from gateway.http.errors import (
 
 __all__ = [
     "IDEMPOTENCY_KEY_REUSED",
+    "INSUFFICIENT_QUOTA",
     "INVALID_REQUEST_ERROR",
     "NOT_ALLOWED",
     "NOT_READY",
@@ -23,7 +24,7 @@ __all__ = [
     "too_many_messages",
 ]
 
-_INSUFFICIENT_QUOTA = "insufficient_quota"
+INSUFFICIENT_QUOTA = "insufficient_quota"
 
 
 class RequestRefused(Exception):
@@ -83,8 +84,8 @@ def over_budget(cause: str, retry_after: int | None) -> HttpFailure:
     return HttpFailure(
         status=429,
         message=f"{cause[:1].upper()}{cause[1:]}.",
-        type=_INSUFFICIENT_QUOTA,
-        code=_INSUFFICIENT_QUOTA,
+        type=INSUFFICIENT_QUOTA,
+        code=INSUFFICIENT_QUOTA,
         retry_after=retry_after,
     )
 

@@ -50,10 +50,13 @@ def _read_limit(query: Mapping[str, str]) -> int:
 def _list_items(message: InboundMessage, options: RequestOptions) -> Iterator[ListedItem]:
     number = 0
     files = tuple(part for part in message.parts if isinstance(part, File))
-    for row in (
-        *options.before,
-        EarlierMessage(role=MessageRole.USER, text=message.text, files=files),
-    ):
+    newest = EarlierMessage(
+        role=MessageRole.TOOL if options.tool_call_id else MessageRole.USER,
+        text=message.text,
+        files=files,
+        tool_call_id=options.tool_call_id or None,
+    )
+    for row in (*options.before, newest):
         for name, item in _row_items(row):
             yield ListedItem(id=f"item_{message.id}_{number}", type=name, **item)
             number += 1

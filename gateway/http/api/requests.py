@@ -4,8 +4,9 @@ A repeated request with the same Idempotency-Key joins its running turn or repla
 """
 
 import asyncio
+import logging
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from types import TracebackType
 from typing import Self
 from weakref import WeakValueDictionary
@@ -16,6 +17,15 @@ from starlette.requests import Request
 from agent.events import TextDelta
 from gateway.http.api.answers import OPEN_STATES, StoredAnswer, StoredAnswers
 from gateway.http.api.asked import ApiRequest, RequestMessage
+from gateway.http.api.client_results import (
+    complete_history,
+    keep_results,
+    new_messages,
+    no_such_call,
+    reopen_calls,
+    result_ids,
+)
+from gateway.http.api.client_tools import apply_policy
 from gateway.http.api.failures import (
     IDEMPOTENCY_KEY_REUSED,
     NOT_ALLOWED,
@@ -34,6 +44,8 @@ from gateway.inbound.request_options import (
     decode_options,
     encode_options,
 )
+from gateway.settings import ClientToolPolicy
+from gateway.turns.answer import client_calls_in
 from gateway.turns.feed_events import FeedEnd
 from gateway.turns.feeds import Feed, Feeds
 from platforms.core.contract import Address, InboundMessage, Sender, Text
@@ -51,9 +63,13 @@ from sessions.store.store import SessionStore
 from sessions.values.clock import Clock
 from sessions.values.ids import Ids, stable_id, unique_part
 
+log = logging.getLogger(__name__)
+
 PLATFORM = "api"
 
 _SENDER = Sender(id="key", name="API")
+_PERSON = f"{PLATFORM}:{_SENDER.id}"
+_PREVIOUS = "previous_response_id"
 _MAX_SESSION_ID_LENGTH = 128
 SESSION_ID_PATTERN = rf"[A-Za-z0-9][A-Za-z0-9._:@/+=-]{{0,{_MAX_SESSION_ID_LENGTH - 1}}}"
 MAX_IDEMPOTENCY_KEY_LENGTH = 255
@@ -90,9 +106,9 @@ class _Destination(msgspec.Struct, frozen=True, kw_only=True):
     """The conversation of a request, and the history that goes along."""
 
     address: Address
+    messages: Sequence[RequestMessage]  # to add; the last one is to be answered
     single_turn: bool = False  # as in `gateway.inbound.request_options.RequestOptions`
     session_state: str = ""  # as in `TurnSubscription`
-    history: tuple[RequestMessage, ...] = ()
     rows: tuple[Message, ...] = ()
     after: str = ""
 
@@ -104,7 +120,11 @@ class _Destination(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def key(self) -> str:
         """Session key of the conversation."""
-        return str(SessionKey(platform=self.address.platform, chat=self.address.chat))
+        return _key_of(self.address)
+
+
+def _key_of(address: Address) -> str:
+    return str(SessionKey(platform=address.platform, chat=address.chat))
 
 
 class ConversationAccess(msgspec.Struct, frozen=True, kw_only=True):
@@ -133,7 +153,9 @@ class ApiRequests:
         model_resolver: ModelResolver,
         conversations: ConversationAccess,
         pictures: RequestPictures,
+        tool_policy: ClientToolPolicy = "pass",
     ) -> None:
+        self._tool_policy = tool_policy
         self.model_resolver = model_resolver
         self.stored_answers = StoredAnswers(store)
         self._store = store
@@ -158,11 +180,7 @@ class ApiRequests:
         request = msgspec.structs.replace(
             request, model=await self.model_resolver.resolve(request.model)
         )
-        previous = (
-            await self._find_previous(request.previous_id, session_id)
-            if request.previous_id
-            else None
-        )
+        previous = await self._find_previous(request, session_id)
         # Clients cannot choose this name, so the conversation belongs to this request alone.
         own = stable_id(PLATFORM, idempotency_key) if idempotency_key else self._new_id()
         fresh = Address(PLATFORM, session_id or f"{_GENERATED_PREFIX}{own}")
@@ -193,9 +211,7 @@ class ApiRequests:
         await self.stored_answers.mark_deleted(answer, self._clock.now())
         turn, own = answer.turn, answer.address.chat.startswith(_GENERATED_PREFIX)
         if turn and own and await self.stored_answers.are_all_deleted(turn.session_id):
-            by = CommandContext(
-                address=answer.entry.address, person=f"{PLATFORM}:{_SENDER.id}", admin=True
-            )
+            by = CommandContext(address=answer.entry.address, person=_PERSON, admin=True)
             await self._conversations.ask(answer.entry.key, DeleteSession(by, turn.session_id))
             await self._conversations.erase_session(turn.session_id)
 
@@ -204,29 +220,72 @@ class ApiRequests:
     def _lock_for(self, address: Address) -> asyncio.Lock:
         return self._locks.setdefault(address.chat, asyncio.Lock())
 
-    async def _find_previous(self, answer_id: str, session_id: str) -> StoredAnswer:
-        """Return the answer that a request continues; raises `RequestRefused`."""
-        param = "previous_response_id"
+    async def _find_previous(self, request: ApiRequest, session_id: str) -> StoredAnswer | None:
+        """Return the answer that a request continues, if any; raises `RequestRefused`.
+
+        Results of client tools continue the answer that contains their calls, even if the request
+        brings its whole history.
+        """
+        if session_id and request.previous_id:
+            msg = "X-Holdfast-Session and previous_response_id both name a conversation; send only one."
+            raise invalid_request(msg, _PREVIOUS)
         if session_id:
-            msg = "X-Session-Id and previous_response_id both name a conversation; send only one."
-            raise invalid_request(msg, param)
+            return None
+        if request.previous_id:
+            return await self._find_answer(request.previous_id)
+        for call_id in result_ids(new_messages(request.messages)):
+            if found := await self.stored_answers.find_by_call(call_id, _PERSON):
+                return found
+        return None
+
+    async def _find_answer(self, answer_id: str) -> StoredAnswer:
         found = await self.stored_answers.find(answer_id)
         if found is None:
             msg = f"Previous response with id '{answer_id[:80]}' not found."
-            raise invalid_request(msg, param, "previous_response_not_found")
+            raise invalid_request(msg, _PREVIOUS, "previous_response_not_found")
         if found.end is None:
             msg = "The previous response is still in progress; try again when it has ended."
-            raise invalid_request(msg, param, "previous_response_in_progress")
+            raise invalid_request(msg, _PREVIOUS, "previous_response_in_progress")
         return found
 
     async def _choose_destination(
         self, request: ApiRequest, address: Address, session_id: str
     ) -> _Destination:
-        if session_id:  # the stored history takes precedence over the client's
-            return _Destination(
-                address=address, session_state=await self._read_session_state(address)
-            )
-        return _Destination(address=address, single_turn=True, history=request.history)
+        """Return the conversation of a request that continues no particular answer."""
+        if not session_id:
+            whole = complete_history(request.messages)
+            return _Destination(address=address, single_turn=True, messages=whole)
+        # The stored history takes precedence over the client's.
+        messages: Sequence[RequestMessage] = request.messages[-1:]
+        after = ""
+        if result_ids(new_messages(request.messages)):
+            messages, after = await self._match_results(request, address)
+        return _Destination(
+            address=address,
+            session_state=await self._read_session_state(address),
+            messages=messages,
+            after=after,
+        )
+
+    async def _match_results(
+        self, request: ApiRequest, address: Address
+    ) -> tuple[Sequence[RequestMessage], str]:
+        """Return the messages to add to a named session and the session to continue.
+
+        Only results of calls that wait for one are added. A session without history begins with all
+        messages of the request.
+        """
+        stored = await self._store.conversation(_key_of(address))
+        session = stored.newest
+        if session is None:
+            return complete_history(request.messages), ""
+        is_idle = not (stored.waiting or stored.running)
+        rows = await self._store.sessions.history(session.id) if is_idle else ()
+        waiting = {call.id for call in client_calls_in(rows)}
+        messages = keep_results(new_messages(request.messages), waiting)
+        if not messages:
+            raise no_such_call(request.messages[-1].tool_call_id or "")
+        return messages, session.id if result_ids(messages) else ""
 
     async def _destination_after(
         self, request: ApiRequest, previous: StoredAnswer, fresh: Address, event: str
@@ -237,20 +296,29 @@ class ApiRequests:
         if nothing is to be stored. `event` is the event id of a request with an Idempotency-Key: a
         repeat of a request that continued in place finds its row there again.
         """
+        by_calls = not request.previous_id
+        new = new_messages(request.messages) if by_calls else request.messages
+        done = previous.end.done if previous.end else None
+        waiting = {call.id for call in done.client_calls} if done else set()
+        messages = keep_results(new, waiting)
+        if not messages:
+            raise no_such_call(new[-1].tool_call_id or "")
         there = _Destination(
             address=previous.address,
             single_turn=previous.address.chat.startswith(_GENERATED_PREFIX),
-            history=request.history,
+            messages=messages,
         )
-        branch = _Destination(address=fresh, single_turn=True, history=request.history)
+        branch = _Destination(address=fresh, single_turn=True, messages=messages)
         turn = previous.turn
         if event and await self._store.inbox.find(there.source, event):
             return there
         if turn is None:
             return branch
-        if request.retrievable and await self._is_newest(previous, there.key):
+        in_place = request.retrievable or by_calls
+        if in_place and await self._is_newest(previous, there.key):
             return msgspec.structs.replace(there, after=turn.session_id)
         rows = await self._store.sessions.history_up_to(turn.session_id, turn.id)
+        rows = reopen_calls(rows, result_ids(messages))
         return msgspec.structs.replace(branch, rows=rows)
 
     async def _is_newest(self, previous: StoredAnswer, key: str) -> bool:
@@ -345,7 +413,9 @@ class ApiRequests:
     async def _build_message(
         self, request: ApiRequest, destination: _Destination, event: str, *, keyed: bool
     ) -> InboundMessage:
-        said, *before = await self._pictures.fetch_all((request.message, *destination.history))
+        # The last message first, because the size of all pictures together is limited.
+        *earlier, asked = destination.messages
+        said, *before = await self._pictures.fetch_all((asked, *earlier))
         if self._conversations.is_stopping():  # began while the pictures were downloaded
             raise RequestRefused(NOT_READY)
         wishes = RequestOptions(
@@ -362,6 +432,8 @@ class ApiRequests:
             digest=request.digest,
             kept=request.retrievable,
             called=request.model or self.model_resolver.default_model(destination.key),
+            answer=apply_policy(request.options, self._tool_policy),
+            tool_call_id=said.tool_call_id or "",
             echo=request.echo,
         )
         files = await self._pictures.store_all(said.pictures)
@@ -388,9 +460,7 @@ class ApiRequests:
         )
 
     async def _read_session_state(self, address: Address) -> str:
-        stored = await self._store.conversation(
-            str(SessionKey(platform=address.platform, chat=address.chat))
-        )
+        stored = await self._store.conversation(_key_of(address))
         if stored.active:
             return "continued"
         last = stored.newest
@@ -425,8 +495,8 @@ def auto_resumes(key: str) -> bool:
 def _check_headers(session_id: str, idempotency_key: str) -> None:
     if session_id and not re.fullmatch(SESSION_ID_PATTERN, session_id):
         msg = (
-            f"X-Session-Id can have up to {_MAX_SESSION_ID_LENGTH} letters, digits and "
-            ". _ : @ / + = -"
+            f"A session name (X-Holdfast-Session) can have up to {_MAX_SESSION_ID_LENGTH} letters, "
+            "digits and . _ : @ / + = -"
         )
         raise invalid_request(msg, "X-Session-Id")
     if len(idempotency_key) > MAX_IDEMPOTENCY_KEY_LENGTH:
@@ -462,5 +532,9 @@ async def subscribe_to_answer(
     body = await request.body()
     asked = await asyncio.to_thread(decode, body) if len(body) > _LARGE_BODY_BYTES else decode(body)
     headers = request.headers
-    session, key = headers.get("x-session-id", ""), headers.get("idempotency-key", "")
-    return asked, await requests.begin(asked, session, key)
+    session = headers.get("x-holdfast-session") or headers.get("x-session-id", "")
+    key = headers.get("idempotency-key", "")
+    subscription = await requests.begin(asked, session, key)
+    for warning in asked.warnings:
+        log.warning("api: request %s: %s", subscription.id, warning)
+    return asked, subscription

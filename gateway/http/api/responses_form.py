@@ -1,16 +1,20 @@
 """Sans-IO: encoder of `/v1/responses` answers, as events or whole."""
 
+from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from agent.model.usage import Usage
 from gateway.http.api.endings import AnswerOutcome
 from gateway.http.api.failures import HttpFailure
 from gateway.http.api.pieces import AnswerPiece, AnswerTextPiece
 from gateway.http.api.responses_shapes import (
+    FunctionCallItem,
     IncompleteDetails,
     InputTokenDetails,
+    OutputItem,
     OutputMessage,
     OutputPart,
     OutputRefusal,
@@ -23,6 +27,7 @@ from gateway.http.api.responses_shapes import (
     ResponseUsage,
 )
 from gateway.http.api.tool_events import stream_event
+from sessions.records import ToolCall
 from sessions.values.ids import unique_part
 
 # Any other status ends with the event "failed".
@@ -42,13 +47,28 @@ _decode_echo = msgspec.json.Decoder(RequestEcho).decode
 class ResponsesEncoder:
     """Encoder of one answer."""
 
+    failures_are_errors = False  # a failed response is an object with its output
+
     def __init__(
-        self, answer_id: str, model: str, created: int, echo: bytes, *, javascript: bool = False
+        self,
+        answer_id: str,
+        model: str,
+        created: int,
+        echo: bytes,
+        *,
+        completed: Callable[[], int] | None = None,
+        javascript: bool = False,
     ) -> None:
         self._id = answer_id
         self._model = model
         self._created = created
-        self._echo = _decode_echo(echo) if echo else RequestEcho()
+        self._completed = completed  # returns the time in seconds
+        stored = _decode_echo(echo) if echo else RequestEcho()
+        self._echo = replace(
+            stored,
+            temperature=1.0 if stored.temperature is None else stored.temperature,
+            top_p=1.0 if stored.top_p is None else stored.top_p,
+        )
         self._item_id = f"msg_{unique_part(answer_id)}"
         self._javascript = javascript
         self._sequence_number = 0
@@ -83,16 +103,29 @@ class ResponsesEncoder:
         events = []
         if parts and not self._sent_texts:
             events.append(self._item_added_event())
-            if not outcome.refusal:
+            if not outcome.refusal:  # a refusal announces its own part
                 events.append(self._part_added_event(0, OutputText("")))
         if parts:
             events.extend(self._close_parts(parts))
             item = self._output_message(status, parts)
             events.append(self._event("response.output_item.done", output_index=0, item=item))
+        for index, call in enumerate(outcome.client_calls, start=bool(parts)):
+            events.extend(self._call_events(index, call))
         name = f"response.{_END_EVENTS.get(status, 'failed')}"
         events.append(self._event(name, response=self._finished_response(parts, outcome)))
         events.append(b"data: [DONE]\n\n")
         return b"".join(events)
+
+    def _call_events(self, index: int, call: ToolCall) -> Iterator[bytes]:
+        """Encode the events of a call, which is only known as a whole."""
+        item = _call_item(call)
+        opened = replace(item, status="in_progress", arguments="")
+        place: dict[str, Any] = {"output_index": index, "item_id": item.id}
+        arguments = "response.function_call_arguments"
+        yield self._event("response.output_item.added", output_index=index, item=opened)
+        yield self._event(f"{arguments}.delta", delta=call.arguments, **place)
+        yield self._event(f"{arguments}.done", name=call.name, arguments=call.arguments, **place)
+        yield self._event("response.output_item.done", output_index=index, item=item)
 
     def _open_item(self) -> bytes:
         return self._item_added_event() + self._part_added_event(0, OutputText(""))
@@ -121,9 +154,9 @@ class ResponsesEncoder:
     def _content_event(self, name: str, index: int, **more: Any) -> bytes:  # noqa: ANN401 - fields of an event
         return self._event(name, item_id=self._item_id, output_index=0, content_index=index, **more)
 
-    def _event(self, name: str, **data: Any) -> bytes:  # noqa: ANN401 - fields of an event
-        event = ResponseEvent(type=name, sequence_number=self._next_sequence_number(), **data)
-        return _encode_event(name, event)
+    def _event(self, type_: str, /, **data: Any) -> bytes:  # noqa: ANN401 - fields of an event
+        event = ResponseEvent(type=type_, sequence_number=self._next_sequence_number(), **data)
+        return _encode_event(type_, event)
 
     def _next_sequence_number(self) -> int:
         self._sequence_number += 1
@@ -141,7 +174,8 @@ class ResponsesEncoder:
 
     def _finished_response(self, parts: list[OutputPart], outcome: AnswerOutcome) -> Response:
         status = _status(outcome)
-        output = [self._output_message(status, parts)] if parts else []
+        output: list[OutputItem] = [self._output_message(status, parts)] if parts else []
+        output += map(_call_item, outcome.client_calls)
         cut = outcome.finish_reason if outcome.finish_reason in _INCOMPLETE_REASONS else ""
         return self._response(
             status,
@@ -149,12 +183,16 @@ class ResponsesEncoder:
             error=_error(outcome.failure) if outcome.failure else None,
             incomplete_details=IncompleteDetails(_INCOMPLETE_REASONS[cut]) if cut else None,
             usage=_usage(outcome.usage),
+            completed_at=self._completed_at() if status == "completed" else None,
         )
+
+    def _completed_at(self) -> int:
+        return max(self._created, self._completed()) if self._completed else self._created
 
     def _response(
         self,
         status: ResponseStatus,
-        output: list[OutputMessage],
+        output: list[OutputItem],
         **more: Any,  # noqa: ANN401 - fields of the response
     ) -> Response:
         return Response(
@@ -177,7 +215,7 @@ def _encode_event(name: str, data: object) -> bytes:
 
 
 def _status(outcome: AnswerOutcome) -> ResponseStatus:
-    if outcome.finish_reason == "stop":
+    if outcome.finish_reason in {"stop", "tool_calls"}:
         return "completed"
     if outcome.finish_reason in _INCOMPLETE_REASONS:
         return "incomplete"
@@ -188,9 +226,18 @@ def _status(outcome: AnswerOutcome) -> ResponseStatus:
 def _output_parts(text: str, outcome: AnswerOutcome) -> list[OutputPart]:
     """Return the parts of the message; a complete answer has a text part even if it is empty."""
     parts: list[OutputPart] = [OutputText(text)] if text or outcome.finish_reason == "stop" else []
-    if outcome.refusal:
-        parts.append(OutputRefusal(outcome.refusal))
+    if refusal := outcome.refusal_beside(text):
+        parts.append(OutputRefusal(refusal))
     return parts
+
+
+def _call_item(call: ToolCall) -> FunctionCallItem:
+    return FunctionCallItem(
+        id=f"fc_{unique_part(call.id)}",
+        call_id=call.id,
+        name=call.name,
+        arguments=call.arguments,
+    )
 
 
 def _error(failure: HttpFailure) -> ResponseError:

@@ -8,8 +8,14 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from agent.settings import ReasoningEffort
-from gateway.http.api.chat_shapes import TOOLS_SCHEMA, Temperature, TokenLimit
+from gateway.http.api.answer_options import Effort, JsonSchemaFormat, TopP, Verbosity
+from gateway.http.api.chat_shapes import (
+    CHOICE_SCHEMA,
+    Temperature,
+    TokenLimit,
+    ToolChoiceForm,
+)
+from gateway.http.api.client_tools import ToolName
 from gateway.http.api.pictures import PICTURE_URL_SCHEMA
 
 # --- requests ----------------------------------------------------------------------------------
@@ -45,33 +51,44 @@ class InputItem(msgspec.Struct, frozen=True, kw_only=True):
 class Reasoning(msgspec.Struct, frozen=True):
     """Reasoning options."""
 
-    effort: ReasoningEffort | None = None
+    effort: Effort | None = None
     summary: str | None = None
 
 
-class TextFormat(msgspec.Struct, frozen=True):
-    """Format of the answer."""
+class TextFormat(JsonSchemaFormat, frozen=True, kw_only=True):
+    """Format of the answer; the fields besides `type` belong to `json_schema`."""
 
-    type: Annotated[str, Meta(extra_json_schema={"enum": ["text"]})] = "text"
+    type: Literal["text", "json_object", "json_schema"] = "text"
 
 
 class TextOptions(msgspec.Struct, frozen=True):
     """Text output options."""
 
     format: TextFormat | None = None
+    verbosity: Verbosity | None = None
 
 
 MetadataKey = Annotated[str, Meta(max_length=64)]
 MetadataValue = Annotated[str, Meta(max_length=512)]
 Metadata = Annotated[dict[MetadataKey, MetadataValue], Meta(max_length=16)]
-TopP = Annotated[float, Meta(ge=0, le=1)]
 _NOT_SUPPORTED = Meta(description="Not supported: refused.", extra_json_schema={"type": "null"})
+
+
+class ResponseTool(msgspec.Struct, frozen=True, kw_only=True):
+    """A tool that the client runs. Types other than `function` are left out."""
+
+    type: str
+    name: ToolName | None = None
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+    strict: bool | None = None
 
 
 class ResponseRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A request for an answer. Fields not listed here are accepted and ignored.
 
-    The last item must be a message of role `user` and must not be empty.
+    The last item must be a message of role `user`, and must not be empty, or the result of a call
+    (`function_call_output`).
     """
 
     input: (
@@ -102,10 +119,21 @@ class ResponseRequest(msgspec.Struct, frozen=True, kw_only=True):
     reasoning: Reasoning | None = None
     text: TextOptions | None = None
     tools: Annotated[
-        list[Any] | None,
-        Meta(description="Tools of a request are refused unless `tool_choice` is `none`."),
+        list[ResponseTool] | None,
+        Meta(description="Tools of the client, offered beside the agent's own."),
     ] = None
-    tool_choice: Any = None
+    tool_choice: ToolChoiceForm = None
+    parallel_tool_calls: bool | None = None
+    service_tier: str | None = None
+    user: str | None = None
+    safety_identifier: str | None = None
+    prompt_cache_key: str | None = None
+    max_tool_calls: TokenLimit | None = None  # echoed; no limit on the agent's own calls
+    n: Annotated[float | None, Meta(extra_json_schema={"enum": [1, None]})] = None
+    top_logprobs: Annotated[
+        float | None,
+        Meta(description="Not supported: above 0 refused.", extra_json_schema={"enum": [0, None]}),
+    ] = None
     background: Annotated[
         bool | None,
         Meta(
@@ -127,7 +155,16 @@ _PICTURE_PART_SCHEMA = {
 }
 _MESSAGE_TYPE_SCHEMA = {"enum": ["message", None]}
 EXTRA_SCHEMAS: dict[str, dict[str, Any]] = {
-    ResponseRequest.__name__: TOOLS_SCHEMA,
+    ResponseRequest.__name__: {"anyOf": [{"properties": {"tool_choice": CHOICE_SCHEMA}}]},
+    ResponseTool.__name__: {
+        "anyOf": [
+            {
+                "properties": {"type": {"const": "function"}, "name": {"type": "string"}},
+                "required": ["type", "name"],
+            },
+            {"properties": {"type": {"not": {"const": "function"}}}},
+        ]
+    },
     InputItem.__name__: {
         "anyOf": [
             {
@@ -191,6 +228,24 @@ class OutputMessage(msgspec.Struct, frozen=True, kw_only=True, tag_field="type",
     content: list[OutputPart]
 
 
+ItemStatus = Literal["in_progress", "completed", "incomplete"]
+
+
+class FunctionCallItem(
+    msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="function_call"
+):
+    """A call of a client's tool."""
+
+    id: str
+    call_id: str
+    name: str
+    arguments: str
+    status: ItemStatus = "completed"
+
+
+OutputItem = OutputMessage | FunctionCallItem
+
+
 class ResponseError(msgspec.Struct, frozen=True):
     """The reason why an answer failed."""
 
@@ -234,16 +289,11 @@ class EchoedReasoning(msgspec.Struct, frozen=True):
     summary: str | None = None
 
 
-class EchoedFormat(msgspec.Struct, frozen=True):
-    """The format of the answer."""
-
-    type: Literal["text"] = "text"
-
-
-class EchoedText(msgspec.Struct, frozen=True):
+class EchoedText(msgspec.Struct, frozen=True, kw_only=True):
     """The text output options of the answer."""
 
-    format: EchoedFormat = EchoedFormat()
+    format: dict[str, Any] = msgspec.field(default_factory=lambda: {"type": "text"})
+    verbosity: str = "medium"
 
 
 class RequestEcho(msgspec.Struct, frozen=True, kw_only=True):
@@ -255,8 +305,17 @@ class RequestEcho(msgspec.Struct, frozen=True, kw_only=True):
     previous_response_id: str | None = None
     reasoning: EchoedReasoning = EchoedReasoning()
     store: bool = False
-    temperature: float | None = None
-    top_p: float | None = None
+    temperature: float | None = 1.0  # null only in echoes that older versions stored
+    top_p: float | None = 1.0
+    tools: list[Any] = []
+    tool_choice: Any = "auto"
+    parallel_tool_calls: bool = True
+    text: EchoedText = EchoedText()
+    service_tier: str = "default"
+    max_tool_calls: int | None = None
+    safety_identifier: str | None = None
+    prompt_cache_key: str | None = None
+    user: str | None = None
 
 
 ResponseStatus = Literal["in_progress", "completed", "incomplete", "failed", "cancelled"]
@@ -271,13 +330,13 @@ class Response(RequestEcho, frozen=True, kw_only=True, tag_field="object", tag="
     status: ResponseStatus
     error: ResponseError | None = None
     incomplete_details: IncompleteDetails | None = None
-    output: list[OutputMessage]
+    output: list[OutputItem]
     usage: ResponseUsage | None = None
     background: bool = False
-    parallel_tool_calls: bool = True
-    text: EchoedText = EchoedText()
-    tool_choice: str = "auto"
-    tools: list[Any] = []
+    completed_at: int | None = None
+    frequency_penalty: float = 0.0
+    presence_penalty: float = 0.0
+    top_logprobs: int = 0
     truncation: str = "disabled"
 
 
@@ -290,11 +349,13 @@ class ResponseEvent(msgspec.Struct, frozen=True, kw_only=True):
     item_id: str | UnsetType = UNSET
     output_index: int | UnsetType = UNSET
     content_index: int | UnsetType = UNSET
-    item: OutputMessage | UnsetType = UNSET
+    item: OutputItem | UnsetType = UNSET
     part: OutputPart | UnsetType = UNSET
     delta: str | UnsetType = UNSET
     text: str | UnsetType = UNSET
     refusal: str | UnsetType = UNSET
+    name: str | UnsetType = UNSET
+    arguments: str | UnsetType = UNSET
     logprobs: list[Any] | UnsetType = UNSET
 
 

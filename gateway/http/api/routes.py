@@ -76,7 +76,6 @@ class ApiRoutes:
             following.model,
             following.created,
             include_usage=asked.include_usage,
-            chunk_like="x-stainless-lang" in request.headers,
         )
         return AnswerResponse(
             subscription=following,
@@ -85,6 +84,7 @@ class ApiRoutes:
             keepalive_seconds=self._keepalive_seconds,
             stream=asked.stream,
             redactor=self._redactor,
+            warnings=asked.warnings,
         )
 
     async def _models(self, _: Request) -> ASGIApp:

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from typing import Protocol
 
 import msgspec
+from msgspec.structs import replace
 from starlette.types import Message, Receive, Scope, Send
 
 from gateway.http.api.endings import INTERRUPTED, AnswerOutcome, outcome_of, redact_outcome
@@ -12,11 +13,12 @@ from gateway.http.api.failures import HttpFailure
 from gateway.http.api.pieces import AnswerPiece, PieceBuilder
 from gateway.http.api.requests import TurnSubscription
 from gateway.observe.redact import Redactor
-from gateway.turns.feed_events import FeedEnd, FeedEvent, join_text
+from gateway.turns.feed_events import FeedEnd, FeedEvent, FeedNotice, join_text
 from gateway.turns.feeds import FeedReader
 from sessions.values.clock import Clock
 
 KEEPALIVE_COMMENT = b": keepalive\n\n"
+_WARNING = "request.warning"  # id of notices about the request itself
 _SESSION_STATE_HEADER = "x-session-state"
 _EVENT_STREAM_HEADERS = {
     "content-type": "text/event-stream; charset=utf-8",
@@ -28,6 +30,9 @@ _JSON_HEADERS = {"content-type": "application/json", "cache-control": "no-store"
 
 class AnswerEncoder(Protocol):
     """Encoder of one answer in the format of an endpoint."""
+
+    failures_are_errors: bool
+    """True if an answer that broke off after some text has an error status, unless streamed."""
 
     def encode_start(self) -> bytes:
         """Encode the first event of an answer."""
@@ -55,6 +60,7 @@ class AnswerResponse(msgspec.Struct, frozen=True, kw_only=True):
     keepalive_seconds: float
     stream: bool
     redactor: Redactor
+    warnings: tuple[str, ...] = ()  # about parts of the request that have no effect
 
     async def __call__(self, _: Scope, receive: Receive, send: Send) -> None:
         """Send the response; `gateway.http.client_timeouts` disconnects a client that stops reading."""
@@ -84,6 +90,7 @@ class _ResponseWriter:
         self._extra_headers = {_SESSION_STATE_HEADER: state} if state else {}
         self._send = send
         self._redactor = answer.redactor
+        self._warnings = answer.warnings
         self._piece_builder = PieceBuilder(answer.redactor)
         self._headers_sent = self._start_encoded = False
         self._last_write_at = answer.clock.monotonic()
@@ -124,10 +131,11 @@ class _ResponseWriter:
             self._read_pieces(news)
             if news and isinstance(news[-1], FeedEnd):
                 outcome = self._outcome(news[-1])
-                if outcome.failure and not self._piece_builder.text:
-                    await self._send_failure(outcome.failure)
+                text = self._piece_builder.text
+                if outcome.failure and (not text or self._encoder.failures_are_errors):
+                    await self._send_failure(_with_partial(outcome.failure, text))
                 else:
-                    body = self._encoder.encode_answer(self._piece_builder.text, outcome)
+                    body = self._encoder.encode_answer(text, outcome)
                     await self._send_response(200, _JSON_HEADERS | self._extra_headers, body)
                 return
         await self._abort()
@@ -153,7 +161,8 @@ class _ResponseWriter:
         if self._start_encoded:
             return b""
         self._start_encoded = True
-        return self._encoder.encode_start()
+        notices = (FeedNotice(_WARNING, text) for text in self._warnings)
+        return self._encoder.encode_start() + b"".join(map(self._encoder.encode_piece, notices))
 
     def _read_pieces(self, news: Iterable[FeedEvent | FeedEnd]) -> list[AnswerPiece]:
         found: list[AnswerPiece] = []
@@ -187,6 +196,13 @@ class _ResponseWriter:
     async def _send_response(self, status: int, headers: dict[str, str], body: bytes) -> None:
         await self._send(_start_message(status, headers | {"content-length": str(len(body))}))
         await self._send({"type": "http.response.body", "body": body})
+
+
+def _with_partial(failure: HttpFailure, text: str) -> HttpFailure:
+    """Return the failure of an answer that broke off after this text."""
+    if not text:
+        return failure
+    return replace(failure, status=502, partial=text, retryable=False, retry_advised=False)
 
 
 def _start_message(status: int, headers: dict[str, str]) -> Message:

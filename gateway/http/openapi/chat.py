@@ -9,7 +9,7 @@ from gateway.http.api.failures import model_not_found
 from gateway.http.api.models import Model, ModelList
 from gateway.http.api.pieces import AnswerTextPiece, ToolEndPiece, ToolStartPiece
 from gateway.http.api.requests import MAX_IDEMPOTENCY_KEY_LENGTH, SESSION_ID_PATTERN
-from gateway.http.api.tool_events import EVENT_TYPES
+from gateway.http.api.tool_events import EVENT_CHUNK_TYPES
 from gateway.http.errors import ErrorBody
 from gateway.http.openapi import refused
 from gateway.http.openapi.terms import (
@@ -117,7 +117,7 @@ OPERATIONS = (
                         EVENTS,
                         None,
                         {"an answer with a tool": _STREAM_EXAMPLE},
-                        {"": (ChatChunk, ErrorBody), **EVENT_TYPES},
+                        {"": (ChatChunk, ErrorBody), **EVENT_CHUNK_TYPES},
                     ),
                 ],
                 [refused.SESSION_STATE],

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from gateway.http.api.chat_shapes import TOOLS_SCHEMA, ChatRequest
+from gateway.http.api.chat_shapes import CHAT_SCHEMAS
 from gateway.http.api.responses_shapes import EXTRA_SCHEMAS
 from gateway.http.openapi import chat, responses, watching
 from gateway.http.openapi.terms import (
@@ -98,7 +98,7 @@ def _build_schemas() -> tuple[_Schemas, dict[str, Any]]:
     """Return the schema of each type in use, and the named components that they refer to."""
     taken, of_taken = _build_components(each.body.schema_type for each in OPERATIONS if each.body)
     given, of_given = _build_components(_response_types())
-    for name, rule in {ChatRequest.__name__: TOOLS_SCHEMA, **EXTRA_SCHEMAS}.items():
+    for name, rule in {**CHAT_SCHEMAS, **EXTRA_SCHEMAS}.items():
         of_taken[name] |= rule
     for each in of_given.values():
         _require_defaults(each)

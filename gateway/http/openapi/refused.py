@@ -33,8 +33,8 @@ _RETRY_AFTER = ParameterSpec(
 _SHOULD_RETRY = ParameterSpec(
     name="X-Should-Retry",
     description="`false` if clients should not retry on their own, because the tools of a turn may "
-    "have run.",
-    schema={"type": "string", "enum": ["false"]},
+    "have run; `true` if nothing ran.",
+    schema={"type": "string", "enum": ["true", "false"]},
     example="false",
 )
 _AUTHENTICATE = ParameterSpec(
@@ -50,7 +50,8 @@ _INVALID_REQUEST = failures.invalid_request(
 ).failure
 _TURN_FAILED = endings.turn_failed("the model service cannot be reached", 502)
 _DESCRIPTIONS = {
-    400: "The request is invalid or not supported; `error.param` names the part.",
+    400: "The request is invalid or not supported; `error.param` names the part. Or the model service "
+    "refused it.",
     401: "The key is missing or wrong.",
     403: "The Host or Origin header is not accepted, or the key has no access.",
     404: "The model or the object does not exist.",
@@ -58,13 +59,14 @@ _DESCRIPTIONS = {
     408: "The headers or the body took too long to arrive.",
     413: "The body is too large.",
     422: "The `Idempotency-Key` was used for a different request.",
-    429: "Too many concurrent requests, messages per minute or queued requests in the session; or "
-    "a budget is exhausted (`insufficient_quota`).",
+    429: "Too many concurrent requests, messages per minute or queued requests in the session; the "
+    "model service limits requests; or a budget or the account at the service is exhausted "
+    "(`insufficient_quota`).",
     431: "The headers are too large.",
     500: "An unexpected error; see the log of the gateway.",
-    502: "The model service did not answer.",
-    503: "The gateway is starting or stopping, could not store the request, or needs its "
-    "administrator to fix the connection to the model service.",
+    502: "The answer could not be finished; `error.partial` is its beginning.",
+    503: "The gateway is starting or stopping, could not store the request, or cannot reach the model "
+    "service.",
 }
 
 

@@ -745,6 +745,14 @@ def crashed(*, resume: bool = False, stuck: bool = False) -> TurnCrashed:
     return TurnCrashed(turn=turn, changes=(row,), interruption=WORK, resume=resume, stuck=stuck)
 
 
+def test_a_crashed_turn_with_a_whole_answer_is_done() -> None:
+    event = msgspec.structs.replace(crashed(), finished_cause="tool_calls")
+    result = after(idle(session="s_1"), event)
+    (ended,) = (change for change in result.changes if isinstance(change, EndTurn))
+    assert (ended.state, ended.cause) == (TurnState.DONE, "tool_calls")
+    assert (result.state.session, notices(result)) == ("s_1", [])
+
+
 @pytest.mark.parametrize(
     ("stuck", "reason"),
     [

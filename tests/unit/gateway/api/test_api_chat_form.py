@@ -2,6 +2,7 @@
 
 import base64
 import contextlib
+import re
 from typing import Any
 
 import msgspec
@@ -9,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agent.model.answer_options import ClientToolChoice, ToolMode
 from gateway.http.api.asked import ApiRequest
 from gateway.http.api.chat_form import read_request
 from gateway.http.api.failures import RequestRefused
@@ -29,8 +31,8 @@ CALL = {"id": "c1", "type": "function", "function": {"name": "read", "arguments"
 
 def test_last_message_is_the_request_and_the_others_are_history() -> None:
     found = asked(by("system", "s"), by("user", "one"), by("assistant", "two"), by("user", "three"))
-    assert found.message.text == "three"
-    assert [(each.role, each.text) for each in found.history] == [
+    assert found.messages[-1].text == "three"
+    assert [(each.role, each.text) for each in found.messages[:-1]] == [
         ("user", "one"),
         ("assistant", "two"),
     ]
@@ -44,18 +46,18 @@ def test_tool_calls_and_results_are_part_of_the_history() -> None:
         by("tool", "result", tool_call_id="c1"),
         by("user", "two"),
     )
-    _, call, result = found.history
+    _, call, result, _ = found.messages
     assert call.tool_calls == (ToolCall("c1", "read", '{"a":1}'),)
     assert (result.role, result.text, result.tool_call_id) == ("tool", "result", "c1")
 
 
 def test_text_parts_are_joined_by_line_breaks() -> None:
     parts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
-    assert asked(by("user", parts)).message.text == "a\nb"
+    assert asked(by("user", parts)).messages[-1].text == "a\nb"
 
 
 def test_nul_characters_are_replaced() -> None:
-    assert asked(by("user", "a\0b")).message.text == "a\N{REPLACEMENT CHARACTER}b"
+    assert asked(by("user", "a\0b")).messages[-1].text == "a\N{REPLACEMENT CHARACTER}b"
 
 
 def test_max_completion_tokens_wins_over_max_tokens() -> None:
@@ -64,10 +66,67 @@ def test_max_completion_tokens_wins_over_max_tokens() -> None:
     assert found.max_output_tokens == 7
 
 
-def test_tools_are_accepted_only_with_tool_choice_none() -> None:
-    assert asked(by("user", "x"), tools=[{}], tool_choice="none").message.text == "x"
-    with pytest.raises(RequestRefused, match="uses its own tools"):
-        asked(by("user", "x"), tools=[{}], tool_choice="auto")
+FUNCTION = {"type": "function", "function": {"name": "read", "description": "Read."}}
+
+
+def test_tools_and_their_choice_are_decoded() -> None:
+    tools = [FUNCTION, {"type": "web_search"}]
+    found = asked(by("user", "x"), tools=tools, tool_choice="required", parallel_tool_calls=False)
+    (tool,) = found.options.tools
+    assert (tool.name, tool.description, tool.strict) == ("read", "Read.", False)
+    assert found.options.tool_choice == ClientToolChoice(mode=ToolMode.REQUIRED)
+    assert found.options.parallel_tool_calls is False
+    (warning,) = found.warnings
+    assert "web_search" in warning
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [
+        {"type": "function", "function": {"name": "read"}},
+        {
+            "type": "allowed_tools",
+            "allowed_tools": {"mode": "required", "tools": [FUNCTION]},
+        },
+    ],
+)
+def test_a_choice_can_name_tools(choice: Any) -> None:
+    found = asked(by("user", "x"), tools=[FUNCTION], tool_choice=choice)
+    assert found.options.tool_choice == ClientToolChoice(mode=ToolMode.REQUIRED, names=("read",))
+
+
+@pytest.mark.parametrize(
+    ("tools", "param"),
+    [
+        ([{"type": "function"}], "tools[0].function"),
+        ([FUNCTION, FUNCTION], "tools"),
+        ([{"type": "function", "function": {"name": ""}}], "tools[0].function.name"),
+    ],
+)
+def test_wrong_tools_are_refused(tools: Any, param: str) -> None:
+    with pytest.raises(RequestRefused) as refused:
+        asked(by("user", "x"), tools=tools)
+    assert refused.value.failure.param == param
+
+
+@pytest.mark.parametrize(
+    ("body", "message", "param"),
+    [
+        (
+            {"reasoning_effort": "most"},
+            "“most” is not allowed here; use one of",
+            "reasoning_effort",
+        ),
+        ({"reasoning_effort": "most"}, "`high`", "reasoning_effort"),
+        ({"messages": [by("king", "x")]}, "`assistant`", "messages[0].role"),
+        ({"max_tokens": 0}, "Expected a number >= 1", "max_tokens"),
+        ({"temperature": "warm"}, "Expected a number or null, got `str`.", "temperature"),
+    ],
+)
+def test_a_wrong_value_is_refused_in_words(body: Any, message: str, param: str) -> None:
+    with pytest.raises(RequestRefused, match=re.escape(message)) as refused:
+        read_request(msgspec.json.encode({"messages": [by("user", "x")]} | body))
+    assert refused.value.failure.param == param
 
 
 def test_different_bodies_have_different_digests() -> None:
@@ -108,7 +167,8 @@ _message = st.fixed_dictionaries(
 @given(st.dictionaries(_keys, _values) | st.builds(lambda m: {"messages": m}, st.lists(_message)))
 def test_any_json_body_is_decoded_or_refused(body: dict[str, Any]) -> None:
     with contextlib.suppress(RequestRefused):
-        assert read_request(msgspec.json.encode(body)).message.text.strip()
+        last = read_request(msgspec.json.encode(body)).messages[-1]
+        assert last.text.strip() or last.role == "tool"
 
 
 @settings(deadline=None)

@@ -279,12 +279,15 @@ def test_error_text_of_a_model_service_is_redacted() -> None:
     assert "wrong key ***" in broken.failure.message
 
 
-def test_chunk_like_events_have_empty_choices() -> None:
-    form = ChatEncoder("1", "m", 0, chunk_like=True)
-    for piece in (AnswerTextPiece("a"), RUNS, OVER, FeedNotice("N1", "x")):
-        data = form.encode_piece(piece).partition(b"data: ")[2]
-        assert "choices" in msgspec.json.decode(data)
-    assert b"choices" not in ChatEncoder("1", "m", 0).encode_piece(RUNS)
+@pytest.mark.parametrize("piece", [AnswerTextPiece("a"), RUNS, OVER, FeedNotice("N1", "x")])
+def test_every_event_of_a_chat_is_a_whole_chunk(piece: AnswerPiece) -> None:
+    data = ChatEncoder("1", "m", 7).encode_piece(piece).partition(b"data: ")[2]
+    chunk = msgspec.json.decode(data)
+    fixed = {"object": "chat.completion.chunk", "created": 7, "model": "m"}
+    assert {name: chunk[name] for name in fixed} == fixed
+    assert isinstance(chunk["id"], str)
+    if not isinstance(piece, AnswerTextPiece):
+        assert chunk["choices"] == []
 
 
 def test_line_break_in_a_text_does_not_end_an_event() -> None:

@@ -47,14 +47,18 @@ def result(name: str, output: Any = "result") -> dict[str, Any]:
 
 def test_string_input_is_a_message_of_the_user() -> None:
     found = asked("one", instructions=" ", model=" m ")
-    assert (found.message.role, found.message.text, found.system_prompt) == ("user", "one", "")
-    assert (found.model, found.history, found.retrievable) == ("m", (), True)
+    assert (found.messages[-1].role, found.messages[-1].text, found.system_prompt) == (
+        "user",
+        "one",
+        "",
+    )
+    assert (found.model, len(found.messages), found.retrievable) == ("m", 1, True)
 
 
 def test_last_message_is_the_request_and_the_others_are_history() -> None:
     found = asked([by("user", "one"), by("assistant", "two", type="message"), by("user", "three")])
-    assert found.message.text == "three"
-    assert [(each.role, each.text) for each in found.history] == [
+    assert found.messages[-1].text == "three"
+    assert [(each.role, each.text) for each in found.messages[:-1]] == [
         ("user", "one"),
         ("assistant", "two"),
     ]
@@ -78,7 +82,7 @@ def test_consecutive_tool_calls_are_one_assistant_message() -> None:
         result("c3"),
         by("user", "two"),
     ]
-    _, first, one, two, second, three = asked(items).history
+    _, first, one, two, second, three, _ = asked(items).messages
     calls = tuple(ToolCall(name, "read", '{"a":1}') for name in ("c1", "c2", "c3"))
     assert (first.text, first.tool_calls) == ("let me see", calls[:2])
     assert [(each.role, each.text, each.tool_call_id) for each in (one, two, three)] == [
@@ -98,8 +102,8 @@ def test_pictures_stay_with_their_messages() -> None:
         return by("user", parts)
 
     found = asked([looking("a"), looking("b")])
-    assert [each.name for each in found.history[0].pictures] == ["picture-1.png"]
-    assert [each.name for each in found.message.pictures] == ["picture-2.png"]
+    assert [each.name for each in found.messages[0].pictures] == ["picture-1.png"]
+    assert [each.name for each in found.messages[-1].pictures] == ["picture-2.png"]
 
 
 WISHES: dict[str, tuple[dict[str, Any], str, object]] = {
@@ -111,7 +115,7 @@ WISHES: dict[str, tuple[dict[str, Any], str, object]] = {
     "store false": ({"store": False}, "retrievable", False),
     "store true": ({"store": True}, "retrievable", True),
     "store null": ({"store": None}, "retrievable", True),
-    "tools not used": ({"tools": [{}], "tool_choice": "none"}, "system_prompt", ""),
+    "tools not used": ({"tools": [], "tool_choice": "none"}, "system_prompt", ""),
     "plain text": ({"text": {"format": {"type": "text"}, "verbosity": "low"}}, "system_prompt", ""),
     "unknown": ({"whatever": [1], "include": ["x"], "service_tier": "auto"}, "system_prompt", ""),
     "not in the background": ({"background": False, "conversation": None}, "system_prompt", ""),
@@ -123,12 +127,12 @@ def test_options_are_decoded(more: dict[str, Any], name: str, value: object) -> 
     assert getattr(asked("x", **more), name) == value
 
 
+BAD = {"type": "nothing"}
 REFUSED: dict[str, tuple[dict[str, Any], str | None, str]] = {
     "no input": ({}, "input", "`input` is missing"),
     "blank": ({"input": " \n"}, "input", "is empty"),
     "nothing": ({"input": []}, "input", "role `user`"),
     "no user message": ({"input": [by("assistant", "x")]}, "input", "role `user`"),
-    "a result at the end": ({"input": [call("c"), result("c")]}, "input", "role `user`"),
     "blank message": ({"input": [by("user", "")]}, "input", "is empty"),
     "role": ({"input": [by("king", "x")]}, "input[0].role", "king"),
     "no role": ({"input": [{"type": "message", "content": "x"}]}, "input[0].role", "role"),
@@ -148,15 +152,22 @@ REFUSED: dict[str, tuple[dict[str, Any], str | None, str]] = {
         "input[0].content[0]",
         "input_image",
     ),
-    "tools": ({"input": "x", "tools": [{"type": "function"}]}, "tools", "uses its own tools"),
+    "tools": ({"input": "x", "tools": [{"type": "function"}]}, "tools[0].name", "is missing"),
     "background": ({"input": "x", "background": True}, "background", "Idempotency-Key"),
     "conversation": ({"input": "x", "conversation": "c"}, "conversation", "X-Session-Id"),
     "prompt": ({"input": "x", "prompt": {"id": "p"}}, "prompt", "instructions"),
-    "format": (
-        {"input": "x", "text": {"format": {"type": "json_schema", "name": "a"}}},
-        "text.format",
-        "plain text",
+    "format without name": (
+        {"input": "x", "text": {"format": {"type": "json_schema"}}},
+        "text.format.name",
+        "is missing",
     ),
+    "unusable schema": (
+        {"input": "x", "text": {"format": {"type": "json_schema", "name": "a", "schema": BAD}}},
+        "text.format.schema",
+        "cannot be used",
+    ),
+    "several answers": ({"input": "x", "n": 2}, "n", "one answer"),
+    "probabilities": ({"input": "x", "top_logprobs": 3}, "top_logprobs", "one answer"),
     "length": ({"input": "x", "max_output_tokens": 0}, "max_output_tokens", ">= 1"),
     "metadata": ({"input": "x", "metadata": {"a": "b" * 513}}, "metadata[...]", "<= 512"),
 }
@@ -176,7 +187,7 @@ def test_unsupported_requests_are_refused_in_one_sentence(
 def test_picture_given_by_address_is_marked_for_download() -> None:
     url = "https://example.org/a"
     said = [by("user", [{"type": "input_image", "image_url": url}])]
-    (picture,) = asked(said).message.pictures
+    (picture,) = asked(said).messages[-1].pictures
     assert (picture.url, picture.content) == (url, b"")
     assert picture.param == "input[0].content[0].image_url"
 
@@ -206,7 +217,7 @@ _more = st.dictionaries(
 @given(st.builds(lambda i, more: {"input": i, **more}, _plain | st.lists(_item), _more))
 def test_any_json_body_is_decoded_or_refused(body: dict[str, Any]) -> None:
     with contextlib.suppress(RequestRefused):
-        assert read_request(msgspec.json.encode(body)).message.text.strip()
+        assert read_request(msgspec.json.encode(body)).messages[-1].text.strip()
 
 
 # --- answers ---------------------------------------------------------------------------------

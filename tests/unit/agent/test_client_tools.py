@@ -1,0 +1,158 @@
+"""Turns with tools that the client of the API runs."""
+
+import re
+from typing import Any
+
+import pytest
+
+from agent.client_calls import turn_of_call
+from agent.client_tools import ToolOffer
+from agent.events import ToolStarted, TurnDone, TurnEnding
+from agent.model.answer_options import AnswerOptions, ClientToolChoice, ToolMode
+from agent.model.contract import ToolChoice, ToolSchema
+from agent.tools.registry import ToolRegistry
+from tests.fakes.agent_kit import Workshop
+from tests.fakes.model_script import Script, calls, ok
+from tests.unit.agent.turn_kit import Play, Stage
+
+pytestmark = pytest.mark.quick
+
+CITY: dict[str, Any] = {
+    "type": "object",
+    "properties": {"city": {"type": "string"}},
+    "required": ["city"],
+    "additionalProperties": False,
+}
+WEATHER = ToolSchema("weather", "Look up the weather.", CITY)
+BERLIN = '{"city": "Berlin"}'
+
+
+def options(
+    *tools: ToolSchema, mode: ToolMode = ToolMode.AUTO, names: tuple[str, ...] = (), **more: Any
+) -> AnswerOptions:
+    choice = ClientToolChoice(mode=mode, names=names)
+    return AnswerOptions(tools=tools, tool_choice=choice, **more)
+
+
+async def run(
+    play: Play, *scripts: Script, asked: AnswerOptions | None = None
+) -> tuple[Stage, TurnDone]:
+    stage = await play(*scripts)
+    stage.task = {"turn_id": "t_01abc", "options": asked or options(WEATHER)}
+    return stage, await stage.run()
+
+
+async def test_a_call_of_a_client_tool_ends_the_turn(play: Play) -> None:
+    stage, done = await run(
+        play, 'H T"Let me look." C(0,c1,weather,{"city": "Berlin"}) F tool_calls U D'
+    )
+    (call,) = done.client_calls
+    assert (done.ending, done.text, done.message) == (TurnEnding.ANSWERED, "Let me look.", None)
+    assert (call.name, call.arguments) == ("weather", BERLIN)
+    assert re.fullmatch(r"call_01abc_[0-9a-f]{12}", call.id)
+    assert turn_of_call(call.id) == "t_01abc"
+    (row,) = stage.journal.rows
+    assert row.tool_calls == done.client_calls
+    assert {"weather", "pay"} <= set(stage.offered(1))
+    assert not [event for event in stage.events if isinstance(event, ToolStarted)]
+
+
+async def test_own_calls_of_a_mixed_answer_run_first(play: Play) -> None:
+    both = calls(("c1", "weather", BERLIN), ("c2", "pay", '{"amount": 5}'))
+    stage, done = await run(play, both)
+    assert [call.name for call in done.client_calls] == ["weather"]
+    assert stage.shop.effects == ["pay 5"]
+    row, result = stage.journal.rows
+    assert [call.name for call in row.tool_calls] == ["weather", "pay"]
+    assert (result.tool_call_id, result.content) == ("c2", "paid 5")
+
+
+async def test_a_call_with_arguments_that_do_not_fit_is_refused_and_asked_again(play: Play) -> None:
+    stage, done = await run(
+        play, calls(("c1", "weather", '{"town": "Berlin"}')), calls(("c2", "weather", BERLIN))
+    )
+    assert [call.arguments for call in done.client_calls] == [BERLIN]
+    assert "has NOT run, its arguments do not fit" in stage.journal.rows[1].content
+
+
+@pytest.mark.parametrize(
+    "cut",
+    [
+        'H C(0,c1,weather,\'{"city": "Ber\') EOF',
+        'H C(0,c1,weather,{"city": "Berlin"}) RST',
+        'H C(0,c1,weather,\'{"city": "Ber\') F length U D',
+    ],
+)
+async def test_a_cut_call_is_never_handed_out(play: Play, cut: Script) -> None:
+    stage, done = await run(play, cut, ok("Never mind."))
+    assert (done.client_calls, done.text) == ((), "Never mind.")
+    assert stage.journal.rows == []
+
+
+async def test_the_client_tool_wins_over_a_tool_with_the_same_name(play: Play) -> None:
+    pay = ToolSchema("pay", "Pay at the client.", CITY)
+    stage, done = await run(play, calls(("c1", "pay", BERLIN)), asked=options(pay))
+    assert [call.name for call in done.client_calls] == ["pay"]
+    assert stage.shop.effects == []
+    assert stage.offered(1)["pay"] == CITY
+
+
+async def test_no_tools_are_offered_if_the_client_wants_none(play: Play) -> None:
+    stage, done = await run(play, ok("Plain."), asked=options(WEATHER, mode=ToolMode.NONE))
+    assert done.text == "Plain."
+    assert "tools" not in stage.server.requests[0].body
+
+
+async def test_a_required_call_offers_the_client_tools_alone(play: Play) -> None:
+    other = ToolSchema("search", "Search.", {"type": "object"})
+    asked = options(WEATHER, other, mode=ToolMode.REQUIRED, parallel_tool_calls=False)
+    stage, done = await run(play, calls(("c1", "weather", BERLIN)), asked=asked)
+    body = stage.server.requests[0].body
+    assert set(stage.offered(1)) == {"weather", "search"}
+    assert (body["tool_choice"], body["parallel_tool_calls"]) == ("required", False)
+    assert done.client_calls
+
+
+async def test_a_named_tool_is_the_only_one_on_offer(play: Play) -> None:
+    other = ToolSchema("search", "Search.", {"type": "object"})
+    asked = options(WEATHER, other, mode=ToolMode.REQUIRED, names=("weather",))
+    stage, _ = await run(play, calls(("c1", "weather", BERLIN)), asked=asked)
+    named = {"type": "function", "function": {"name": "weather"}}
+    assert (set(stage.offered(1)), stage.server.requests[0].body["tool_choice"]) == (
+        {"weather"},
+        named,
+    )
+
+
+async def test_without_client_tools_only_the_first_step_requires_a_call(play: Play) -> None:
+    asked = options(mode=ToolMode.REQUIRED)
+    stage, done = await run(play, calls(("c1", "read", '{"path": "a"}')), ok("Done."), asked=asked)
+    assert done.text == "Done."
+    assert stage.server.requests[0].body["tool_choice"] == "required"
+    assert "tool_choice" not in stage.server.requests[1].body
+
+
+def test_allowed_tools_keep_the_own_tools() -> None:
+    own = ToolRegistry(Workshop().tools())
+    other = ToolSchema("search", "Search.", {"type": "object"})
+    offer = ToolOffer(own, options(WEATHER, other, names=("search",)))
+    assert "weather" not in offer.registry.by_name
+    assert {"search", "pay"} <= set(offer.registry.by_name)
+    assert offer.choice(1) is None
+
+
+def test_a_turn_without_client_tools_keeps_its_registry() -> None:
+    own = ToolRegistry(Workshop().tools())
+    offer = ToolOffer(own, AnswerOptions())
+    assert (offer.registry, offer.client_names, offer.choice(1)) == (own, frozenset(), None)
+
+
+@pytest.mark.parametrize("names", [(), ("weather",)])
+def test_a_required_call_holds_until_the_client_gets_one(names: tuple[str, ...]) -> None:
+    offer = ToolOffer(ToolRegistry(()), options(WEATHER, mode=ToolMode.REQUIRED, names=names))
+    assert offer.choice(3) == ToolChoice("weather")
+
+
+@pytest.mark.parametrize("id_", ["", "call_t_01abc_1_0", "call_abc", "toolu_01", "call_01_xyz"])
+def test_other_ids_belong_to_no_turn(id_: str) -> None:
+    assert not turn_of_call(id_)
