@@ -137,7 +137,7 @@ def configured(transport: str, tmp_path: Path) -> Iterator[McpSettings]:
             yield McpSettings(name="fake", url=url, headers=headers)
 
 
-@pytest.fixture(params=["stdio", "stdio-old", "http", "http-old"])
+@pytest.fixture(params=["stdio", "stdio-old", "http", "http-old", "sse"])
 def settings(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[McpSettings]:
     with configured(request.param, tmp_path) as settings:
         yield settings
@@ -241,6 +241,47 @@ async def test_an_http_server_that_dies_in_a_call_is_reconnected_without_repeati
                 await servers.until(lambda tools: tools)
                 assert await before["look"].call({"path": "a"}, HERE) == "seen a"
     assert (tmp_path / "effects").read_text() == "die\n"
+
+
+@pytest.mark.usefixtures("bell")
+@pytest.mark.parametrize("options", [(), ("--vague",)], ids=["404", "400"])
+async def test_the_restart_of_an_http_server_between_two_calls_is_not_noticed(
+    options: tuple[str, ...], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    arguments = command("http-old", tmp_path, *options)
+    with over_http(arguments) as (process, url):
+        servers = Watched(McpSettings(name="fake", url=url))
+        async with servers.running():
+            assert await servers.call("look", path="a") == "seen a"
+            process.kill()
+            await asyncio.to_thread(process.wait, PATIENCE)
+            port = url.removesuffix("/mcp").rpartition(":")[2]
+            with over_http((*arguments, "--port", port)):
+                changes = servers._changes
+                assert await servers.call("send", to="bob", text="hi") == "sent to bob"
+                assert await servers.call("look", path="b") == "seen b"
+                assert servers.status() == {"fake": "connected, 12 tools"}
+                assert servers._changes - changes <= 1  # the list is the same
+    assert (tmp_path / "effects").read_text() == "send bob hi session:turn:call\n"
+    assert [each for each in caplog.records if each.levelno >= logging.WARNING] == []
+
+
+@pytest.mark.usefixtures("bell")
+async def test_a_server_of_the_older_transport_is_reconnected_when_its_stream_ends(
+    tmp_path: Path,
+) -> None:
+    arguments = command("sse", tmp_path)
+    with over_http(arguments) as (process, url):
+        servers = Watched(McpSettings(name="fake", url=url))
+        async with servers.running():
+            with pytest.raises(ToolUnknownOutcome, match="may have taken effect"):
+                await servers.call("die")
+            await asyncio.to_thread(process.wait, PATIENCE)
+            await servers.until(lambda tools: not tools)
+            port = url.removesuffix("/sse").rpartition(":")[2]
+            with over_http((*arguments, "--port", port)):
+                await servers.until(lambda tools: tools)
+                assert await servers.call("look", path="a") == "seen a"
 
 
 PROGRAM = """

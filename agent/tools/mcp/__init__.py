@@ -9,7 +9,9 @@ shown       descriptions and schemas as the model sees them
 
 These modules import slowly, so they are imported only when a server is configured:
 session     one session, based on the official package
-transports  the choice between a program and HTTP, and requests over HTTP
+transports  the transports: a program, Streamable HTTP, and the older HTTP transport
+http_client requests over HTTP, whose failures are errors of single calls
+sse         the HTTP transport of protocol version 2024-11-05
 program     a program and its pipes
 package_log a limit on the log lines of the official package
 held        a context manager that is left in its own task, safe from cancellation

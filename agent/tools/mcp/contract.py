@@ -21,6 +21,10 @@ class CallNotSent(Exception):
     """The call did certainly not reach the server."""
 
 
+class SessionEnded(CallNotSent):
+    """The server does not know the session any more; a new session is needed."""
+
+
 class CallOutcomeUnclear(Exception):
     """The call may or may not have had its effect."""
 
@@ -61,7 +65,11 @@ class McpSession(Protocol):
     """A session with a server."""
 
     async def list_tools(self) -> tuple[ListedTool, ...]:
-        """Request the list of all tools."""
+        """Request the list of all tools.
+
+        Raises:
+            SessionEnded: A new session is needed.
+        """
         ...
 
     async def call(self, tool: str, arguments: CallArguments, key: str) -> str:
@@ -69,7 +77,7 @@ class McpSession(Protocol):
 
         Raises:
             ToolError: The server reported a failure.
-            CallNotSent: The call did not reach the server.
+            CallNotSent: The call did not reach the server; with `SessionEnded` a new session helps.
             CallOutcomeUnclear: The call may have reached the server, but there is no answer.
         """
         ...

@@ -19,6 +19,7 @@ from agent.tools.mcp.contract import (
     Connect,
     ListedTool,
     McpSession,
+    SessionEnded,
 )
 from agent.tools.mcp.memory import ToolMemory
 from agent.tools.mcp.package_log import SERVER, limit_package_logs
@@ -81,12 +82,14 @@ class McpConnection:
         self._confirmed = asyncio.Event()  # cleared while the session is being checked
         self._confirmed.set()
         self._running_calls = 0
+        self._was_connected = False  # by the current attempt
+        self._renewing = False  # the server has ended the session, and calls wait for a new one
         self._stopping = False
 
     @property
     def connected(self) -> bool:
         """True if the server can be called."""
-        return self._session is not None
+        return self._session is not None or self._renewing
 
     @property
     def status(self) -> str:
@@ -100,7 +103,10 @@ class McpConnection:
     async def call(
         self, tool: ListedTool, shown_name: str, arguments: CallArguments, key: str
     ) -> str:
-        """Make a call once, without retries.
+        """Make a call once.
+
+        A call in a session that the server has ended, for instance by a restart, has certainly not
+        run. It is made once more, in a new session.
 
         Args:
             tool: The tool as listed when the call was admitted.
@@ -112,6 +118,33 @@ class McpConnection:
             ToolError: The call has not run, or it failed.
             ToolUnknownOutcome: The call may have taken effect.
         """
+        for renewed in (False, True):
+            session = await self._session_for(tool, shown_name)
+            self._running_calls += 1
+            try:
+                return await session.call(tool.name, arguments, key)
+            except SessionEnded as error:
+                if renewed:
+                    self._recheck(session)
+                    self._refuse(shown_name, f"its server {self.name} ended the session twice")
+                _log.info("MCP server %s: %s; opening a new one", self.name, error)
+                self._renew(session)
+            except CallNotSent as error:
+                self._recheck(session)
+                self._refuse(shown_name, f"its server {self.name} was not reached: {error}")
+            except CallOutcomeUnclear as error:
+                self._recheck(session)
+                lost = f"{shown_name} returned no result, its server {self.name} was lost: {error}."
+                if tool.read_only:
+                    raise ToolError(lost) from error
+                msg = f"{lost} The call may have taken effect; check before you repeat it."
+                raise ToolUnknownOutcome(msg) from error
+            finally:
+                self._running_calls -= 1
+        raise AssertionError  # the second pass returns or raises
+
+    async def _session_for(self, tool: ListedTool, shown_name: str) -> McpSession:
+        """Return the session for a call, after checking that the tool is still the same one."""
         await self._confirmed.wait()
         session = self._session
         if session is None:
@@ -127,21 +160,7 @@ class McpConnection:
             self._refuse(shown_name, f"its server {self.name} has just changed it")
         if tool.change:
             await self._accept_change(tool)
-        self._running_calls += 1
-        try:
-            return await session.call(tool.name, arguments, key)
-        except CallNotSent as error:
-            self._recheck(session)
-            self._refuse(shown_name, f"its server {self.name} was not reached: {error}")
-        except CallOutcomeUnclear as error:
-            self._recheck(session)
-            lost = f"{shown_name} returned no result, its server {self.name} was lost: {error}."
-            if tool.read_only:
-                raise ToolError(lost) from error
-            msg = f"{lost} The call may have taken effect; check before you repeat it."
-            raise ToolUnknownOutcome(msg) from error
-        finally:
-            self._running_calls -= 1
+        return session
 
     async def _accept_change(self, tool: ListedTool) -> None:
         """Trust a changed tool, because a call is made only after an admin has allowed it."""
@@ -153,6 +172,13 @@ class McpConnection:
     def _recheck(self, session: McpSession) -> None:
         """Check the session; new calls wait until the check is done."""
         if self._session is session:
+            self._confirmed.clear()
+            self._check_requested.set()
+
+    def _renew(self, session: McpSession) -> None:
+        """Replace the session; new calls wait until there is another one, or no connection."""
+        if self._session is session:
+            self._renewing = True
             self._confirmed.clear()
             self._check_requested.set()
 
@@ -228,6 +254,8 @@ class McpConnection:
         try:
             await self._keep_connected(connect)
         finally:
+            self._renewing = False
+            self._set_disconnected()
             for timer in (self._unreadable_report, self._next_list):
                 if timer:
                     timer.cancel()
@@ -245,16 +273,21 @@ class McpConnection:
         while True:
             began = self._clock.monotonic()
             self._last_stderr_line = self._end_reason = ""
+            self._was_connected = False
             self._check_requested.clear()
             try:
                 await self._connect_once(connect)
             except Exception as error:  # noqa: BLE001 - a server can make the package raise anything
+                ended = isinstance(first_error(error), SessionEnded)
+                self._renewing = ended and self._was_connected
                 self._last_error = self._describe_error(error)
             finally:
                 self._set_disconnected()
                 self.first_attempt_done.set()
             if self._stopping:
                 return
+            if self._renewing:
+                continue
             if self._clock.monotonic() - began > MAX_PAUSE_SECONDS:
                 pause = FIRST_PAUSE_SECONDS
             _log.warning(
@@ -286,6 +319,8 @@ class McpConnection:
             self._check_requested.clear()
             if self._stopping:
                 return
+            if self._renewing:
+                raise SessionEnded
             if self._session is None:
                 raise ConnectionError(self._end_reason)
             busy = self._running_calls
@@ -315,13 +350,19 @@ class McpConnection:
 
     def _set_connected(self, session: McpSession) -> None:
         self._session, self._last_error = session, ""
-        _log.info(
-            "MCP server %s is connected, with %s", self.name, count_of(len(self.tools), "tool")
-        )
+        if not self._renewing:
+            _log.info(
+                "MCP server %s is connected, with %s", self.name, count_of(len(self.tools), "tool")
+            )
+        self._renewing, self._was_connected = False, True
+        self._confirmed.set()
         self._on_change()
         self.first_attempt_done.set()
 
     def _set_disconnected(self) -> None:
+        if self._renewing:  # calls wait for the new session, and the tools stay on offer
+            self._session = None
+            return
         self._confirmed.set()
         if self._session is not None:
             self._session = None

@@ -5,9 +5,9 @@ Importing this module imports the package, which is slow, so `link` does so only
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from importlib.metadata import version
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from mcp import Client, MCPError
 from mcp.client.session import IncomingMessage
@@ -36,10 +36,15 @@ from agent.tools.mcp.contract import (
     CallOutcomeUnclear,
     ListedTool,
     ServerListener,
+    SessionEnded,
 )
+from agent.tools.mcp.http_client import NOT_SENT, SESSION_ENDED, UNCLEAR, McpHttpClient
 from agent.tools.mcp.results import result_text
-from agent.tools.mcp.transports import NOT_SENT, UNCLEAR, open_transport
+from agent.tools.mcp.transports import http_transport, program_transport, sse_transport
 from sessions.values.frames import neutralize_output
+
+if TYPE_CHECKING:
+    from mcp.client._transport import Transport  # private, may move
 
 _IDEMPOTENCY_KEY = "holdfast/idempotencyKey"
 """Field for the idempotency key in the metadata of a call."""
@@ -47,6 +52,9 @@ _IDEMPOTENCY_KEY = "holdfast/idempotencyKey"
 _MAX_TOOLS = 500
 _MAX_PAGES = 100
 _FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 1.0, 60.0  # between subscriptions to changes
+
+_STATUSES_OF_OLDER_SERVERS = {400, 404, 405}
+"""Answers to the first request by servers that only know the transport of 2024-11-05."""
 
 _ANSWER_ADAPTER: TypeAdapter[CallToolResult | InputRequiredResult] = TypeAdapter(
     CallToolResult | InputRequiredResult
@@ -67,7 +75,8 @@ class OfficialSession:
         listed: dict[str, ListedTool] = {}
         cursor = None
         for _ in range(_MAX_PAGES):
-            page = await self._client.list_tools(cursor=cursor)
+            with _translate_session_end():
+                page = await self._client.list_tools(cursor=cursor)
             for tool in page.tools:
                 listed.setdefault(tool.name, _to_listed_tool(tool))
             cursor = page.next_cursor
@@ -103,13 +112,12 @@ async def connected(
         if isinstance(message, ToolListChangedNotification):
             listener.on_tools_changed()
 
-    transport = open_transport(settings, listener)
-    async with (
-        Client(
-            transport, cache=None, client_info=_CLIENT_INFO, message_handler=on_message
-        ) as client,
-        asyncio.TaskGroup() as group,
-    ):
+    def make_client(transport: "Transport") -> Client:
+        return Client(transport, cache=None, client_info=_CLIENT_INFO, message_handler=on_message)
+
+    async with contextlib.AsyncExitStack() as opened:
+        client = await _open_client(settings, listener, make_client, opened)
+        group = await opened.enter_async_context(asyncio.TaskGroup())
         watcher = group.create_task(
             _watch_changes(client, listener), name=f"changes of {settings.name}"
         )
@@ -117,6 +125,37 @@ async def connected(
             yield OfficialSession(client)
         finally:
             watcher.cancel()
+
+
+async def _open_client(
+    settings: McpSettings,
+    listener: ServerListener,
+    make_client: Callable[["Transport"], Client],
+    opened: contextlib.AsyncExitStack,
+) -> Client:
+    """Connect over the transport of a server; over HTTP, try the older transport as well.
+
+    The specification says when: the server refuses the first request of the newer transport.
+
+    Raises:
+        LoginRequired: The server asks for a login.
+    """
+    if settings.url is None:
+        return await opened.enter_async_context(make_client(program_transport(settings, listener)))
+    headers = {name: value.reveal() for name, value in settings.headers.items()}
+    http = await opened.enter_async_context(McpHttpClient(headers))
+    try:
+        return await opened.enter_async_context(
+            make_client(http_transport(settings, listener, http))
+        )
+    except (MCPError, ExceptionGroup) as error:
+        if http.rejection is None or http.rejection.status not in _STATUSES_OF_OLDER_SERVERS:
+            raise
+        try:
+            client = make_client(sse_transport(settings, listener, http))
+            return await opened.enter_async_context(client)
+        except (MCPError, OSError, ExceptionGroup):  # of the older transport
+            raise error from None
 
 
 async def _watch_changes(client: Client, listener: ServerListener) -> None:
@@ -143,11 +182,23 @@ async def _watch_changes(client: Client, listener: ServerListener) -> None:
 
 
 @contextlib.contextmanager
+def _translate_session_end() -> Iterator[None]:
+    try:
+        yield
+    except MCPError as error:
+        if error.code == SESSION_ENDED:
+            raise SessionEnded(error.message) from error
+        raise
+
+
+@contextlib.contextmanager
 def _translate_errors() -> Iterator[None]:
     try:
         yield
     except MCPError as error:
         reason = neutralize_output(error.message or "")
+        if error.code == SESSION_ENDED:
+            raise SessionEnded(reason) from error
         if error.code in {NOT_SENT, HEADER_MISMATCH}:
             raise CallNotSent(reason) from error
         if error.code in {UNCLEAR, CONNECTION_CLOSED}:

@@ -36,6 +36,7 @@ from agent.tools.mcp.contract import (
     CallOutcomeUnclear,
     ListedTool,
     ServerListener,
+    SessionEnded,
 )
 from agent.tools.mcp.link import FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS, McpConnection
 from agent.tools.mcp.names import MAX_NAME_LENGTH, assign_names
@@ -350,6 +351,8 @@ class Distance:
         self.calls: list[tuple[str, CallArguments, str]] = []
         self.fails: Exception | None = None  # outcome of a call
         self.down: Exception | None = None  # outcome of a connection attempt
+        self.down_later: Exception | None = None  # outcome of each attempt after the next call
+        self.ends_sessions = 0  # number of calls that are answered like this
         self.silent = False
         self.hears: ServerListener | None = None
         self.inside = 0
@@ -398,6 +401,10 @@ class Distance:
         self.calls.append((tool, arguments, key))
         self._called.set()
         await self.release.wait()
+        self.down = self.down_later or self.down
+        if self.ends_sessions:
+            self.ends_sessions -= 1
+            raise SessionEnded
         if self.fails:
             raise self.fails
         return "done"
@@ -651,6 +658,42 @@ async def test_after_an_unclear_call_the_next_one_waits_for_a_check_of_the_serve
         with pytest.raises(ToolError, match="pay has NOT run: its server far is not connected"):
             await link.call(PAY, "pay", {}, "4")
     assert [key for *_, key in server.calls] == ["1", "2", "3"]
+
+
+async def test_a_call_in_an_ended_session_runs_once_in_a_new_one_and_the_tools_stay_on_offer() -> (
+    None
+):
+    server = Distance(LOOK, PAY)
+    server.ends_sessions = 1
+    kit = LinkKit(server)
+    async with kit.running() as link:
+        assert await link.call(PAY, "pay", {"n": 1}, "k") == "done"
+        assert server.calls == [("pay", {"n": 1}, "k")] * 2
+        assert link.connected
+        assert server.asks == 2
+    assert kit.pauses == []
+
+
+async def test_a_call_is_repeated_once_only_when_its_sessions_keep_ending() -> None:
+    server = Distance(LOOK, PAY)
+    server.ends_sessions = 99
+    async with LinkKit(server).running() as link:
+        error = await failure(link.call(PAY, "pay", {}, "k"))
+        assert str(error).startswith("pay has NOT run: ")
+        assert type(error) is ToolError
+        assert len(server.calls) == 2
+
+
+async def test_a_call_does_not_run_when_no_new_session_can_be_opened() -> None:
+    server = Distance(LOOK, PAY)
+    server.ends_sessions = 1
+    kit = LinkKit(server)
+    async with kit.running() as link:
+        server.down_later = ConnectionError("gone")
+        error = await failure(link.call(PAY, "pay", {}, "k"))
+        assert "pay has NOT run: its server far is not connected" in str(error)
+        assert not link.connected
+    assert len(server.calls) == 1
 
 
 async def failure(call: Awaitable[str]) -> ToolError:
