@@ -172,6 +172,7 @@ class GatewayRunner:
                 tools=tools,
                 mcp_tools=servers.tools,
                 mcp_reserved_names=servers.reserved_names,
+                mcp_instructions=servers.instructions,
                 choice_for=choices.get,
             )
             transcriber = _create_transcriber(self._settings.voice)

@@ -12,11 +12,12 @@ import msgspec
 
 from agent.model.contract import ToolSchema
 from agent.tools.drafts import DraftStore
+from agent.tools.output import ReportProgress, ToolOutput
 from agent.tools.risk import Risk
 from sessions.values.clock import Clock
 from sessions.values.masks import MaskSecrets
 
-__all__ = ["Risk", "SendFile", "Tool", "ToolContext"]
+__all__ = ["ReportProgress", "Risk", "SendFile", "Tool", "ToolContext", "ToolOutput"]
 
 SendFile = Callable[[str, str, str], Awaitable[str]]
 """Sends a workspace file to the chat. Arguments: path, caption, idempotency key of the call.
@@ -54,6 +55,11 @@ class ToolContext(Protocol):
         ...
 
     @property
+    def report_progress(self) -> ReportProgress:
+        """A function that tells people how far the call is."""
+        ...
+
+    @property
     def send_file(self) -> SendFile | None:
         """A function that sends files to the chat; None where there is no chat."""
         ...
@@ -66,7 +72,7 @@ class Tool(msgspec.Struct, frozen=True):
     risk: Risk
     schema: ToolSchema
     arguments: Any  # type of the decoded arguments
-    call: Callable[[Any, ToolContext], Awaitable[str]]
+    call: Callable[[Any, ToolContext], Awaitable[str | ToolOutput]]
     emoji: str = "🔧"
     timeout: float | None = None  # seconds; None: the configured default
     parallel: bool = False  # may run in parallel with other parallel calls
@@ -86,5 +92,10 @@ class Tool(msgspec.Struct, frozen=True):
 
     @property
     def read_only(self) -> bool:
-        """True if a call has no side effects."""
+        """True if a call has no side effects and reaches no other system."""
         return self.risk is Risk.READ
+
+    @property
+    def only_reads(self) -> bool:
+        """True if a call has no side effects, so that an interrupted call has none either."""
+        return self.read_only or (self.risk is Risk.NET and not self.sends)

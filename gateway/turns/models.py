@@ -86,6 +86,7 @@ class Models:
         tools: Sequence[Tool] = (),
         mcp_tools: Callable[[], Sequence[Tool]] = lambda: (),
         mcp_reserved_names: Callable[[], Collection[str]] = lambda: (),
+        mcp_instructions: Callable[[], str] = lambda: "",
         choice_for: Callable[[str], ModelChoice] = lambda _: ModelChoice(),
     ) -> None:
         self.targets = tuple(targets)  # the configured model, then its fallbacks
@@ -94,6 +95,7 @@ class Models:
         self._tools = tools  # enabled or not
         self._mcp_tools = mcp_tools  # the present ones, because servers come and go
         self._mcp_reserved_names = mcp_reserved_names  # of the absent ones
+        self._mcp_instructions = mcp_instructions
         self._price_lookup = _price_lookup(settings)  # None unless spending is limited in dollars
         self._settings = settings
         self._home = home
@@ -114,10 +116,11 @@ class Models:
         )
         if options.max_output_tokens:
             limits = replace(limits, stop_at_output_limit=True)
+        hints = "" if route and route.tools == () else self._mcp_instructions()
         return TurnSetting(
             targets=self._with_prices(_with_options(self._targets(key, route), options)),
             tools=self._tool_registry(route),
-            system="\n\n".join(filter(None, (system, options.system))),
+            system="\n\n".join(filter(None, (system, options.system, hints))),
             workspace=self._workspace(person),
             drafts=DraftStore(_folder_of(self._home, "drafts", key), self._clock, person),
             limits=limits,

@@ -14,6 +14,7 @@ from agent.events import (
     StepDone,
     TextDelta,
     TextReplaced,
+    ToolProgress,
     TurnDone,
     TurnEnding,
     VerdictName,
@@ -252,6 +253,9 @@ class TurnRun:
             return
         if isinstance(event, Notice):
             self._show_notice(event)
+            return
+        if isinstance(event, ToolProgress):
+            self._answer.show_progress(event)
             return
         if self._feed:
             self._feed.publish(event)

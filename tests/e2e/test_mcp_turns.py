@@ -1,6 +1,7 @@
 """Tools of a server of the configuration, as people meet them: a real program, the whole gateway."""
 
 import asyncio
+import base64
 import re
 import sys
 from collections.abc import Callable
@@ -165,6 +166,28 @@ async def test_a_call_over_the_api_does_not_run_and_the_model_is_told_why(tmp_pa
         assert await result(api.kit, 3) == "seen a"  # what only reads does run
         assert api.kit.screen.messages("9") == []  # no admin is asked
     assert effects(tmp_path) == []
+
+
+async def test_a_picture_of_a_result_is_shown_to_the_model_and_kept_as_a_file(
+    tmp_path: Path,
+) -> None:
+    async with (
+        ModelServer(
+            calling("H C(0,c1,draw,{}) F tool_calls U D", 'H T"a cat" F stop U D')
+        ) as model,
+        gateway(tmp_path, model, a_screen(), mcp=(server(tmp_path),)) as kit,
+    ):
+        await kit.screen.say(CHAT, "draw", sender=ANN)
+        await kit.screen.shows(CHAT, "a cat")
+        messages = await kit.asked(2)
+        (result,) = [each for each in messages if each["role"] == "tool"]
+        found = re.search(r"\[Picture: (received/\w{10}/picture.png) ", str(result["content"]))
+        assert found
+        (shown,) = tmp_path.glob(f"**/{found[1]}")  # noqa: ASYNC240 - a test
+        picture = messages[-1]["content"][1]["image_url"]["url"]
+        assert picture == f"data:image/png;base64,{base64.b64encode(shown.read_bytes()).decode()}"
+        system = str(model.requests[0].body["messages"][0]["content"])
+        assert "the user: post]\n> Look before you send." in system
 
 
 async def test_a_tool_that_later_claims_to_read_only_needs_an_admin_once(tmp_path: Path) -> None:

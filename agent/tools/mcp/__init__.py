@@ -14,6 +14,8 @@ http_client requests over HTTP, whose failures are errors of single calls
 sse         the HTTP transport of protocol version 2024-11-05
 program     a program and its pipes
 package_log a limit on the log lines of the official package
+output      files of results in the workspace
+resources   the tools that list and read resources
 held        a context manager that is left in its own task, safe from cancellation
 results     results of calls as text
 arguments   validation of arguments against the schema of a tool

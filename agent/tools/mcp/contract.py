@@ -7,6 +7,7 @@ from typing import Any, Protocol
 import msgspec
 
 from agent.settings import McpSettings
+from agent.tools.output import EncodedFile, ReportProgress
 
 CallArguments = dict[str, Any]
 
@@ -27,6 +28,12 @@ class SessionEnded(CallNotSent):
 
 class CallOutcomeUnclear(Exception):
     """The call may or may not have had its effect."""
+
+
+class ServerOutput(msgspec.Struct, frozen=True):
+    """The result of a call or the content of a resource: texts and files, in order."""
+
+    parts: tuple[str | EncodedFile, ...]
 
 
 class ListedTool(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,9 +67,23 @@ class ServerListener(Protocol):
         """Handle a line on the server's standard error."""
         ...
 
+    def on_log_message(self, level: str, text: str) -> None:
+        """Handle a log message of the server; the level is one of the protocol, such as `error`."""
+        ...
+
 
 class McpSession(Protocol):
     """A session with a server."""
+
+    @property
+    def instructions(self) -> str:
+        """The server's notes for the model about its tools; empty if there are none."""
+        ...
+
+    @property
+    def has_resources(self) -> bool:
+        """True if the server offers resources."""
+        ...
 
     async def list_tools(self) -> tuple[ListedTool, ...]:
         """Request the list of all tools.
@@ -72,7 +93,17 @@ class McpSession(Protocol):
         """
         ...
 
-    async def call(self, tool: str, arguments: CallArguments, key: str) -> str:
+    async def list_resources(self) -> str:
+        """Return the resources of the server as lines for the model."""
+        ...
+
+    async def read_resource(self, uri: str, report_progress: ReportProgress) -> ServerOutput:
+        """Read a resource; raises like `call`."""
+        ...
+
+    async def call(
+        self, tool: str, arguments: CallArguments, key: str, report_progress: ReportProgress
+    ) -> ServerOutput:
         """Make a call exactly once and return the result.
 
         Raises:

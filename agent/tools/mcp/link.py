@@ -4,12 +4,13 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable
-from typing import NoReturn
+from typing import NoReturn, TypeVar
 
 import msgspec
 
 from agent.errors import ToolError, ToolUnknownOutcome
 from agent.settings import McpSettings
+from agent.tools.contract import ReportProgress
 from agent.tools.mcp.changes import claims_of
 from agent.tools.mcp.contract import (
     CONNECTION_ENDED,
@@ -19,12 +20,14 @@ from agent.tools.mcp.contract import (
     Connect,
     ListedTool,
     McpSession,
+    ServerOutput,
     SessionEnded,
 )
 from agent.tools.mcp.memory import ToolMemory
 from agent.tools.mcp.package_log import SERVER, limit_package_logs
 from sessions.values.clock import Clock
 from sessions.values.exceptions import error_text, first_error
+from sessions.values.frames import to_single_line
 from sessions.values.text import count_of
 
 FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 1.0, 60.0
@@ -34,7 +37,30 @@ _BURST_LISTS, _BURST_SECONDS = 10, 10.0  # lists of changed tools within these s
 _REPORT_SECONDS = 60.0  # between two log lines about unreadable output
 
 
+_SEVERE_LEVELS = frozenset({"warning", "error", "critical", "alert", "emergency"})
+_MAX_LOG_LENGTH = 500  # characters of a log message of a server
+_LOGS_PER_MINUTE = 10
+
+T = TypeVar("T")
+
 _log = logging.getLogger(__name__)
+
+
+class _LogAllowance:
+    """Allows a few log lines per minute."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._since = -_REPORT_SECONDS
+        self._used = 0
+
+    def take(self) -> bool:
+        """True if another line may be logged."""
+        now = self._clock.monotonic()
+        if now - self._since >= _REPORT_SECONDS:
+            self._since, self._used = now, 0
+        self._used += 1
+        return self._used <= _LOGS_PER_MINUTE
 
 
 class McpConnection:
@@ -78,6 +104,7 @@ class McpConnection:
         self._unreadable_lines = 0  # since the last report
         self._unreadable_example = ""
         self._unreadable_report: asyncio.TimerHandle | None = None  # the next possible one
+        self._log_allowance = _LogAllowance(clock)
         self._check_requested = asyncio.Event()
         self._confirmed = asyncio.Event()  # cleared while the session is being checked
         self._confirmed.set()
@@ -92,6 +119,16 @@ class McpConnection:
         return self._session is not None or self._renewing
 
     @property
+    def has_resources(self) -> bool:
+        """True if the server is connected and offers resources."""
+        return self._session is not None and self._session.has_resources
+
+    @property
+    def instructions(self) -> str:
+        """The server's notes for the model; empty while it is not connected."""
+        return self._session.instructions if self._session else ""
+
+    @property
     def status(self) -> str:
         """A short description for people."""
         if self._session is not None:
@@ -101,8 +138,13 @@ class McpConnection:
     # --- calls -----------------------------------------------------------------------------------
 
     async def call(
-        self, tool: ListedTool, shown_name: str, arguments: CallArguments, key: str
-    ) -> str:
+        self,
+        tool: ListedTool,
+        shown_name: str,
+        arguments: CallArguments,
+        key: str,
+        report_progress: ReportProgress,
+    ) -> ServerOutput:
         """Make a call once.
 
         A call in a session that the server has ended, for instance by a restart, has certainly not
@@ -113,6 +155,7 @@ class McpConnection:
             shown_name: The tool's name for the model.
             arguments: The arguments of the call.
             key: The idempotency key; a repeat of the same call has the same key.
+            report_progress: Called with each progress of the call.
 
         Raises:
             ToolError: The call has not run, or it failed.
@@ -122,7 +165,7 @@ class McpConnection:
             session = await self._session_for(tool, shown_name)
             self._running_calls += 1
             try:
-                return await session.call(tool.name, arguments, key)
+                return await session.call(tool.name, arguments, key, report_progress)
             except SessionEnded as error:
                 if renewed:
                     self._recheck(session)
@@ -161,6 +204,39 @@ class McpConnection:
         if tool.change:
             await self._accept_change(tool)
         return session
+
+    async def list_resources(self) -> str:
+        """Return the resources of the server as lines for the model; raises `ToolError`."""
+        return await self._read("list_resources", lambda session: session.list_resources())
+
+    async def read_resource(self, uri: str, report_progress: ReportProgress) -> ServerOutput:
+        """Return a resource of the server; raises `ToolError`."""
+        return await self._read(
+            "read_resource", lambda session: session.read_resource(uri, report_progress)
+        )
+
+    async def _read(self, name: str, request: Callable[[McpSession], Awaitable[T]]) -> T:
+        """Make a request without effects; once more in a new session if the session has ended."""
+        for renewed in (False, True):
+            await self._confirmed.wait()
+            session = self._session
+            if session is None:
+                self._refuse(name, f"the server {self.name} is not connected")
+            self._running_calls += 1
+            try:
+                return await request(session)
+            except SessionEnded:
+                if renewed:
+                    break
+                self._renew(session)
+            except (CallNotSent, CallOutcomeUnclear) as error:
+                self._recheck(session)
+                msg = f"{name} did not complete, the server {self.name} was lost: {error}."
+                raise ToolError(msg) from error
+            finally:
+                self._running_calls -= 1
+        msg = f"{name} did not complete: the server {self.name} ended the session twice."
+        raise ToolError(msg)
 
     async def _accept_change(self, tool: ListedTool) -> None:
         """Trust a changed tool, because a call is made only after an admin has allowed it."""
@@ -236,6 +312,12 @@ class McpConnection:
         """See `ServerListener`."""
         self._last_stderr_line = line
         _log.debug("MCP server %s, stderr: %s", self.name, line)
+
+    def on_log_message(self, level: str, text: str) -> None:
+        """See `ServerListener`; warnings and errors are logged, a few per minute."""
+        severe = level in _SEVERE_LEVELS and self._log_allowance.take()
+        line = to_single_line(text)[:_MAX_LOG_LENGTH]
+        _log.log(logging.WARNING if severe else logging.DEBUG, "MCP server %s: %s", self.name, line)
 
     # --- the connection --------------------------------------------------------------------------
 

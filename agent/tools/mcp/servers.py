@@ -7,12 +7,14 @@ from types import TracebackType
 
 from agent.model.contract import ToolSchema
 from agent.settings import McpSettings
-from agent.tools.contract import Risk, Tool, ToolContext
+from agent.tools.contract import Risk, Tool, ToolContext, ToolOutput
 from agent.tools.mcp import shown
 from agent.tools.mcp.contract import CallArguments, ListedTool
 from agent.tools.mcp.link import McpConnection
 from agent.tools.mcp.memory import ToolMemory
 from agent.tools.mcp.names import ToolSource, assign_names
+from agent.tools.mcp.output import save_output
+from agent.tools.mcp.resources import RESOURCE_TOOL_NAMES, make_resource_tools
 from sessions.values.clock import Clock
 
 _START_SECONDS = 5.0  # longest delay of the start by slow servers
@@ -71,7 +73,8 @@ class McpServers:
             )
             for server in settings
         ]
-        self._taken_names = frozenset(taken_names)
+        self._resource_tools = make_resource_tools(self._with_resources)
+        self._taken_names = frozenset((*taken_names, *RESOURCE_TOOL_NAMES))
         self._start_seconds = start_seconds
         self._tools: tuple[Tool, ...] | None = ()
         self._reserved_names: frozenset[str] | None = frozenset()
@@ -102,6 +105,14 @@ class McpServers:
             self._reserved_names = frozenset(self._find_reserved_names())
         return self._reserved_names
 
+    def instructions(self) -> str:
+        """Return the notes of the connected servers about their tools, for the system prompt."""
+        return "\n\n".join(
+            shown.quote_instructions(link.name, link.instructions)
+            for link in self._connections
+            if link.tools and link.instructions.strip()
+        )
+
     def status(self) -> dict[str, str]:
         """Return a short description of each server for people."""
         return {link.name: link.status for link in self._connections}
@@ -123,6 +134,8 @@ class McpServers:
         names = self._assign_names()
         for link in self._connections:
             yield from link.disabled_tools
+        if not self._with_resources():
+            yield from RESOURCE_TOOL_NAMES
             if not link.connected:
                 yield from (names[link.name, tool.name] for tool in link.tools)
 
@@ -133,8 +146,13 @@ class McpServers:
             self._taken_names,
         )
 
+    def _with_resources(self) -> dict[str, McpConnection]:
+        return {link.name: link for link in self._connections if link.has_resources}
+
     def _build_tools(self) -> Iterator[Tool]:
         names = self._assign_names()
+        if self._with_resources():
+            yield from self._resource_tools
         for link in self._connections:
             if link.connected:
                 for tool in link.tools:
@@ -148,8 +166,11 @@ def _risk_of(listed: ListedTool) -> Risk:
 
 
 def _build_tool(connection: McpConnection, listed: ListedTool, name: str) -> Tool:
-    async def call(arguments: CallArguments, context: ToolContext) -> str:
-        return await connection.call(listed, name, arguments, context.idempotency_key)
+    async def call(arguments: CallArguments, context: ToolContext) -> ToolOutput:
+        output = await connection.call(
+            listed, name, arguments, context.idempotency_key, context.report_progress
+        )
+        return await save_output(output, context)
 
     return Tool(
         name=name,

@@ -5,13 +5,16 @@ Importing this module imports the package, which is slow, so `link` does so only
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import AsyncIterator, Callable, Iterator
 from importlib.metadata import version
 from typing import TYPE_CHECKING, cast
 
+import msgspec
 from mcp import Client, MCPError
 from mcp.client.session import IncomingMessage
 from mcp.client.subscriptions import SubscriptionLost
+from mcp.shared.dispatcher import ProgressFnT
 from mcp_types import (
     CONNECTION_CLOSED,
     HEADER_MISMATCH,
@@ -20,6 +23,11 @@ from mcp_types import (
     CallToolResult,
     Implementation,
     InputRequiredResult,
+    LoggingLevel,
+    LoggingMessageNotificationParams,
+    ReadResourceRequest,
+    ReadResourceRequestParams,
+    ReadResourceResult,
     RequestParamsMeta,
     Tool,
     ToolListChangedNotification,
@@ -29,6 +37,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from agent.errors import ToolError
 from agent.settings import McpSettings
+from agent.tools.contract import ReportProgress
 from agent.tools.mcp.arguments import make_checker
 from agent.tools.mcp.contract import (
     CallArguments,
@@ -36,10 +45,12 @@ from agent.tools.mcp.contract import (
     CallOutcomeUnclear,
     ListedTool,
     ServerListener,
+    ServerOutput,
     SessionEnded,
 )
 from agent.tools.mcp.http_client import NOT_SENT, SESSION_ENDED, UNCLEAR, McpHttpClient
-from agent.tools.mcp.results import result_text
+from agent.tools.mcp.results import describe_resources, resource_output, result_output
+from agent.tools.mcp.shown import describe_progress
 from agent.tools.mcp.transports import http_transport, program_transport, sse_transport
 from sessions.values.frames import neutralize_output
 
@@ -51,14 +62,22 @@ _IDEMPOTENCY_KEY = "holdfast/idempotencyKey"
 
 _MAX_TOOLS = 500
 _MAX_PAGES = 100
+_MAX_RESOURCES = 200  # shown in one list
 _FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 1.0, 60.0  # between subscriptions to changes
 
 _STATUSES_OF_OLDER_SERVERS = {400, 404, 405}
 """Answers to the first request by servers that only know the transport of 2024-11-05."""
 
+_log = logging.getLogger(__name__)
+
 _ANSWER_ADAPTER: TypeAdapter[CallToolResult | InputRequiredResult] = TypeAdapter(
     CallToolResult | InputRequiredResult
 )
+_RESOURCE_ADAPTER: TypeAdapter[ReadResourceResult | InputRequiredResult] = TypeAdapter(
+    ReadResourceResult | InputRequiredResult
+)
+_INPUT_REQUIRED = "The tool needs input from a user, which is not supported here."
+_LOG_LEVEL: LoggingLevel = "warning"  # what servers of the newer protocol are asked to send
 _CLIENT_INFO = Implementation(name="holdfast", version=version("holdfast"))
 
 
@@ -78,13 +97,60 @@ class OfficialSession:
             with _translate_session_end():
                 page = await self._client.list_tools(cursor=cursor)
             for tool in page.tools:
+                if tool.execution and tool.execution.task_support == "required":
+                    _log.debug("the tool %s is left out, because it runs only as a task", tool.name)
+                    continue
                 listed.setdefault(tool.name, _to_listed_tool(tool))
             cursor = page.next_cursor
             if cursor is None or len(listed) >= _MAX_TOOLS:
                 break
         return tuple(listed.values())[:_MAX_TOOLS]
 
-    async def call(self, tool: str, arguments: CallArguments, key: str) -> str:
+    @property
+    def instructions(self) -> str:
+        """See `McpSession`."""
+        return self._client.instructions or ""
+
+    @property
+    def has_resources(self) -> bool:
+        """See `McpSession`."""
+        return self._client.server_capabilities.resources is not None
+
+    async def list_resources(self) -> str:
+        """See `McpSession`."""
+        found: list[tuple[str, str, str | None]] = []
+        templates: list[tuple[str, str, str | None]] = []
+        with _translate_errors():
+            cursor = None
+            for _ in range(_MAX_PAGES):
+                page = await self._client.list_resources(cursor=cursor)
+                found += [(str(each.uri), each.name, each.description) for each in page.resources]
+                cursor = page.next_cursor
+                if cursor is None or len(found) >= _MAX_RESOURCES:
+                    break
+            with contextlib.suppress(MCPError):  # not every server has templates
+                listed = await self._client.list_resource_templates()
+                templates += [
+                    (each.uri_template, each.name, each.description)
+                    for each in listed.resource_templates
+                ]
+        shown = describe_resources((*found[:_MAX_RESOURCES], *templates[:_MAX_RESOURCES]))
+        return shown or "The server lists no resources."
+
+    async def read_resource(self, uri: str, report_progress: ReportProgress) -> ServerOutput:
+        """See `McpSession`."""
+        request = ReadResourceRequest(params=ReadResourceRequestParams(uri=uri))
+        with _translate_errors():
+            answer = await self._client.session.send_request(
+                request, _RESOURCE_ADAPTER, progress_callback=_progress_callback(report_progress)
+            )
+        if isinstance(answer, InputRequiredResult):
+            raise ToolError(_INPUT_REQUIRED)
+        return resource_output(answer)
+
+    async def call(
+        self, tool: str, arguments: CallArguments, key: str, report_progress: ReportProgress
+    ) -> ServerOutput:
         """See `McpSession`.
 
         This does not use the package's `call_tool`, which retries calls and discards results that
@@ -95,11 +161,19 @@ class OfficialSession:
             params=CallToolRequestParams(name=tool, arguments=arguments, _meta=meta)
         )
         with _translate_errors():
-            answer = await self._client.session.send_request(request, _ANSWER_ADAPTER)
+            answer = await self._client.session.send_request(
+                request, _ANSWER_ADAPTER, progress_callback=_progress_callback(report_progress)
+            )
         if isinstance(answer, InputRequiredResult):
-            msg = "The tool needs input from a user, which is not supported here."
-            raise ToolError(msg)
-        return result_text(answer)
+            raise ToolError(_INPUT_REQUIRED)
+        return result_output(answer)
+
+
+def _progress_callback(report_progress: ReportProgress) -> ProgressFnT:
+    async def on_progress(progress: float, total: float | None, message: str | None) -> None:
+        report_progress(describe_progress(progress, total, message))
+
+    return on_progress
 
 
 @contextlib.asynccontextmanager
@@ -112,8 +186,20 @@ async def connected(
         if isinstance(message, ToolListChangedNotification):
             listener.on_tools_changed()
 
+    async def on_log(params: LoggingMessageNotificationParams) -> None:
+        data = params.data
+        text = data if isinstance(data, str) else msgspec.json.encode(data).decode()
+        listener.on_log_message(params.level, text)
+
     def make_client(transport: "Transport") -> Client:
-        return Client(transport, cache=None, client_info=_CLIENT_INFO, message_handler=on_message)
+        return Client(
+            transport,
+            cache=None,
+            client_info=_CLIENT_INFO,
+            message_handler=on_message,
+            logging_callback=on_log,
+            log_level=_LOG_LEVEL,
+        )
 
     async with contextlib.AsyncExitStack() as opened:
         client = await _open_client(settings, listener, make_client, opened)
