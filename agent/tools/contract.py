@@ -81,6 +81,7 @@ class Tool(msgspec.Struct, frozen=True):
     touches: str = ""  # argument with a path; calls on the same path never run in parallel
     grows: str = ""  # argument that can be long; gets a limit when calls keep being cut off
     check: Callable[[Any], str | None] | None = None  # returns the error in decoded arguments
+    asks: bool | None = None  # each call needs approval; None: by its risk
     change: str = ""  # change since the tool was trusted, for the question about a call
     takes_placeholders: bool = False  # its arguments may contain placeholders of secrets
     family: str = ""  # as in `tools.enabled`; empty: always enabled
@@ -88,6 +89,8 @@ class Tool(msgspec.Struct, frozen=True):
     @property
     def must_ask(self) -> bool:
         """True if each call needs approval."""
+        if self.asks is not None and not self.change:
+            return self.asks
         return self.risk is Risk.EXEC or (self.risk is Risk.NET and self.sends)
 
     @property

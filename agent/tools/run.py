@@ -178,6 +178,7 @@ class ToolRunner:
         self.all_refused = False  # gate or loop guard refused every call of the last run
         self._tools = registry.by_name
         self._reserved_names = registry.reserved_names
+        self._earlier_names = registry.earlier_names
         self._journal = journal
         self._emit = emit
         self._services = services
@@ -241,7 +242,7 @@ class ToolRunner:
 
     def _admit(self, call: StepCall) -> AdmittedCall[Tool] | RefusedCall:
         try:
-            return admit_call(call, self._tools, self._reserved_names)
+            return admit_call(call, self._tools, self._reserved_names, self._earlier_names)
         except Exception as error:  # noqa: BLE001 - a tool's check is a part of the tool
             _log.exception("the check of the arguments of %s failed", call.name)
             reason = f"{type(error).__name__}: {error}"

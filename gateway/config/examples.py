@@ -63,6 +63,15 @@ command = "tickets-mcp"
 args = ["--project", "home"]
 env = { TICKETS_TOKEN = "env:TICKETS_TOKEN" }
 """,
+    "[mcp.tools]": """
+[[mcp]]
+name = "tickets"
+command = "tickets-mcp"
+
+[mcp.tools]
+allow = ["get_*", "search"]
+deny = ["get_secret"]
+""",
     "[sessions]": """
 [sessions]
 reset = "idle"

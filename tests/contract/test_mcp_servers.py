@@ -76,7 +76,8 @@ class Watched(McpServers):
         return self.named()
 
     def named(self) -> dict[str, Tool]:
-        return {tool.name: tool for tool in self.tools()}
+        """Return the tools by their names at the server; the present names have a prefix."""
+        return {re.sub("^(fake|odd)_", "", tool.name): tool for tool in self.tools()}
 
     async def call(self, name: str, /, **arguments: Any) -> str:
         return (await self.output(name, **arguments)).text
@@ -285,7 +286,7 @@ async def test_a_program_that_dies_in_a_call_is_restarted_without_repeating_the_
             assert type(caught.value) is ToolError
     assert (tmp_path / "effects").read_text() == "die\n"
     assert "MCP server fake, stderr: I am dying" in caplog.messages
-    assert "(last output: I am dying)" in caplog.text
+    assert "(it printed: I am dying)" in caplog.text
 
 
 @pytest.mark.usefixtures("bell")
@@ -572,7 +573,7 @@ async def main():
     settings = McpSettings(name="fake", command=sys.executable, args=tuple(sys.argv[1:]))
     servers = McpServers([settings], SystemClock(), start_seconds=math.inf)
     async with servers.running():
-        (look,) = [tool for tool in servers.tools() if tool.name == "surroundings"]
+        (look,) = [tool for tool in servers.tools() if tool.name == "fake_surroundings"]
         print(servers.status()["fake"], flush=True)
         await stop.wait()
 

@@ -20,7 +20,7 @@ from tests.fakes.model_server import ModelServer
 ANN, CHAT = Sender("1001", "Ann"), "1001"
 ADMINS = ("memory:9",)
 SERVER = Path(__file__).parents[1] / "fakes" / "mcp_server.py"
-SEND = 'H C(0,c1,send,{"to":"bob","text":"hi"}) F tool_calls U D'
+SEND = 'H C(0,c1,post_send,{"to":"bob","text":"hi"}) F tool_calls U D'
 
 
 @pytest.fixture(autouse=True)
@@ -83,10 +83,10 @@ async def test_a_call_with_side_effects_asks_is_allowed_and_runs_once(tmp_path: 
         await code_of_question(kit.screen)
         assert effects(tmp_path) == []
         await kit.screen.say(CHAT, "/approve", sender=ANN)
-        await kit.screen.shows(CHAT, "✅ Allowed: send runs once.", "echo: write to bob")
+        await kit.screen.shows(CHAT, "✅ Allowed: post_send runs once.", "echo: write to bob")
         assert await result(kit) == "sent to bob"
         offered = {each["function"]["name"] for each in model.requests[0].body["tools"]}
-        assert {"look", "send", "read_file"} <= offered
+        assert {"post_look", "post_send", "read_file"} <= offered
     assert effects(tmp_path) == ["send bob hi"]
     (line,) = effects_file(tmp_path).read_text().splitlines()
     assert re.fullmatch(r"send bob hi \S+:\S+:c1", line)  # with the key of this very call
@@ -103,7 +103,7 @@ async def test_a_denied_call_does_not_run_and_the_model_is_told_why(tmp_path: Pa
         await kit.screen.say(CHAT, f"/deny {code} he is on holiday", sender=ANN)
         await kit.screen.shows(CHAT, "echo: write to bob")
         told = await result(kit)
-        assert told == "send has NOT run: denied by memory:1001: he is on holiday"
+        assert told == "post_send has NOT run: denied by memory:1001: he is on holiday"
     assert effects(tmp_path) == []
 
 
@@ -118,7 +118,7 @@ async def test_a_call_that_nobody_answers_does_not_run_and_the_model_is_told_why
         await kit.screen.say(CHAT, "write to bob", sender=ANN)
         await kit.screen.shows(CHAT, "⌛ No answer in time", "echo: write to bob")
         told = await result(kit)
-        assert told.startswith("send has NOT run: ")
+        assert told.startswith("post_send has NOT run: ")
         assert "the question was not answered" in told
     assert effects(tmp_path) == []
 
@@ -136,7 +136,7 @@ async def test_a_question_that_is_open_when_the_daemon_ends_does_not_let_the_cal
 
 
 async def test_a_call_that_only_reads_runs_without_a_question(tmp_path: Path) -> None:
-    look = 'H C(0,c1,look,{"path":"a"}) F tool_calls U D'
+    look = 'H C(0,c1,post_look,{"path":"a"}) F tool_calls U D'
     async with (
         ModelServer(calling(look)) as model,
         gateway(tmp_path, model, a_screen(), mcp=(server(tmp_path),)) as kit,
@@ -148,7 +148,7 @@ async def test_a_call_that_only_reads_runs_without_a_question(tmp_path: Path) ->
 
 async def test_a_call_over_the_api_does_not_run_and_the_model_is_told_why(tmp_path: Path) -> None:
     """Nobody reads a question there, also where admins could: whoever asks for the answer waits."""
-    look = 'H C(0,c2,look,{"path":"a"}) F tool_calls U D'
+    look = 'H C(0,c2,post_look,{"path":"a"}) F tool_calls U D'
     async with (
         ModelServer(calling(SEND, look)) as model,
         served(tmp_path, model, admins=ADMINS, mcp=(server(tmp_path),)) as api,
@@ -156,7 +156,7 @@ async def test_a_call_over_the_api_does_not_run_and_the_model_is_told_why(tmp_pa
         found = await api.wire.stream("write to bob")
         assert text_of(found) == "echo: write to bob"
         told = await result(api.kit)
-        assert told.startswith("send has NOT run: it needs a person's approval")
+        assert told.startswith("post_send has NOT run: it needs a person's approval")
         assert "this conversation has no person to ask" in told
         progress = named(found, "hermes.tool.progress")
         assert [(each["toolCallId"], each["status"]) for each in progress] == [
@@ -168,12 +168,23 @@ async def test_a_call_over_the_api_does_not_run_and_the_model_is_told_why(tmp_pa
     assert effects(tmp_path) == []
 
 
+async def test_a_call_by_the_name_of_an_older_version_runs_the_same_tool(tmp_path: Path) -> None:
+    look = 'H C(0,c1,look,{"path":"a"}) F tool_calls U D'
+    async with (
+        ModelServer(calling(look)) as model,
+        gateway(tmp_path, model, a_screen(), mcp=(server(tmp_path),)) as kit,
+    ):
+        await kit.screen.say(CHAT, "look at a", sender=ANN)
+        await kit.screen.shows(CHAT, "echo: look at a")
+        assert await result(kit) == "seen a"
+
+
 async def test_a_picture_of_a_result_is_shown_to_the_model_and_kept_as_a_file(
     tmp_path: Path,
 ) -> None:
     async with (
         ModelServer(
-            calling("H C(0,c1,draw,{}) F tool_calls U D", 'H T"a cat" F stop U D')
+            calling("H C(0,c1,post_draw,{}) F tool_calls U D", 'H T"a cat" F stop U D')
         ) as model,
         gateway(tmp_path, model, a_screen(), mcp=(server(tmp_path),)) as kit,
     ):
@@ -218,7 +229,7 @@ async def test_a_tool_that_later_claims_to_read_only_needs_an_admin_once(tmp_pat
 
 
 async def test_a_server_that_dies_in_a_call_does_not_take_the_turn_down(tmp_path: Path) -> None:
-    die = "H C(0,c1,die,{}) F tool_calls U D"
+    die = "H C(0,c1,post_die,{}) F tool_calls U D"
     async with (
         ModelServer(calling(die)) as model,
         gateway(tmp_path, model, a_screen(), admins=ADMINS, mcp=(server(tmp_path),)) as kit,

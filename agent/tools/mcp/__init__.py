@@ -4,6 +4,8 @@ servers     all configured servers and their current tools
 link        the connection to one server: reconnection and calls
 contract    the interface between `link` and a session
 memory      what servers said about their tools, and changes that an admin has to accept
+stderr      the line of a program's error output that tells why it failed
+probe       a trial connection, for `holdfast mcp test` and `holdfast doctor`
 names       unique names for the tools of all servers
 shown       descriptions and schemas as the model sees them
 

@@ -25,6 +25,7 @@ from agent.tools.mcp.contract import (
 )
 from agent.tools.mcp.memory import ToolMemory
 from agent.tools.mcp.package_log import SERVER, limit_package_logs
+from agent.tools.mcp.stderr import StderrTail
 from sessions.values.clock import Clock
 from sessions.values.exceptions import error_text, first_error
 from sessions.values.frames import to_single_line
@@ -81,13 +82,13 @@ class McpConnection:
         answer_seconds: float = _ANSWER_SECONDS,
     ) -> None:
         self.name = settings.name
+        self.settings = settings
         self.tools: tuple[ListedTool, ...] = ()
         """Tools of the last session; they keep their names while the server is disconnected."""
         self.disabled_tools: frozenset[str] = frozenset()
-        """Names of the server's other tools, which are not in `enabled_tools`."""
+        """Names of the server's other tools, which the settings do not offer."""
         self.first_attempt_done = asyncio.Event()
         """Set after the first attempt to connect, successful or not."""
-        self._settings = settings
         self._clock = clock
         self._on_change = on_change
         self._sleep = sleep
@@ -96,7 +97,7 @@ class McpConnection:
         self._answer_seconds = answer_seconds
         self._session: McpSession | None = None
         self._last_error = ""
-        self._last_stderr_line = ""
+        self._stderr = StderrTail()
         self._change_times: list[float] = []  # of the latest announced changes
         self._next_list: asyncio.TimerHandle | None = None  # after too many changes
         self._missing_tools: frozenset[str] = frozenset()  # of `enabled_tools`, as logged
@@ -126,13 +127,15 @@ class McpConnection:
     @property
     def instructions(self) -> str:
         """The server's notes for the model; empty while it is not connected."""
-        return self._session.instructions if self._session else ""
+        if self._session is None or not self.settings.instructions:
+            return ""
+        return self._session.instructions
 
     @property
     def status(self) -> str:
         """A short description for people."""
         if self._session is not None:
-            return f"connected, {len(self.tools)} tools"
+            return f"connected, {count_of(len(self.tools), 'tool')}"
         return f"not connected: {self._last_error}" if self._last_error else "connecting"
 
     # --- calls -----------------------------------------------------------------------------------
@@ -310,7 +313,7 @@ class McpConnection:
 
     def on_stderr_line(self, line: str) -> None:
         """See `ServerListener`."""
-        self._last_stderr_line = line
+        self._stderr.add(line, self._clock.monotonic())
         _log.debug("MCP server %s, stderr: %s", self.name, line)
 
     def on_log_message(self, level: str, text: str) -> None:
@@ -354,7 +357,8 @@ class McpConnection:
         pause = FIRST_PAUSE_SECONDS
         while True:
             began = self._clock.monotonic()
-            self._last_stderr_line = self._end_reason = ""
+            self._end_reason = ""
+            self._stderr.clear()
             self._was_connected = False
             self._check_requested.clear()
             try:
@@ -385,7 +389,7 @@ class McpConnection:
             contextlib.AsyncExitStack() as opened,
         ):
             async with asyncio.timeout(self._answer_seconds):
-                session = await opened.enter_async_context(connect(self._settings, self))
+                session = await opened.enter_async_context(connect(self.settings, self))
                 await self._list_tools(session)
             limit.reschedule(None)
             try:
@@ -420,15 +424,15 @@ class McpConnection:
 
     async def _list_tools(self, session: McpSession) -> None:
         listed = await session.list_tools()
-        wanted = self._settings.enabled_tools
-        if wanted is not None:
-            missing = frozenset(wanted) - {tool.name for tool in listed}
-            for name in sorted(missing - self._missing_tools):
-                _log.warning("MCP server %s has no tool %s", self.name, name)
-            self._missing_tools = missing
-            self.disabled_tools = frozenset(tool.name for tool in listed) - frozenset(wanted)
-            listed = tuple(tool for tool in listed if tool.name in wanted)
-        self.tools = await self._memory.review(self.name, listed)
+        missing = self.settings.expected_tools - {tool.name for tool in listed}
+        for name in sorted(missing - self._missing_tools):
+            _log.warning("MCP server %s has no tool %s", self.name, name)
+        self._missing_tools = missing
+        offered = tuple(tool for tool in listed if self.settings.offers(tool.name))
+        self.disabled_tools = frozenset({tool.name for tool in listed}) - {
+            tool.name for tool in offered
+        }
+        self.tools = await self._memory.review(self.name, offered)
 
     def _set_connected(self, session: McpSession) -> None:
         self._session, self._last_error = session, ""
@@ -455,10 +459,17 @@ class McpConnection:
         if isinstance(cause, TimeoutError):
             text = "the server does not answer"
         elif isinstance(cause, FileNotFoundError):
-            text = f"there is no program {self._settings.command!r}"
+            folder = self.settings.cwd
+            missing_folder = folder is not None and not folder.expanduser().is_dir()
+            text = (
+                f"there is no folder {str(folder)!r}"
+                if missing_folder
+                else f"there is no program {self.settings.command!r}"
+            )
         else:
             text = error_text(cause)
-        return f"{text} (last output: {self._last_stderr_line})" if self._last_stderr_line else text
+        cause_line = self._stderr.cause(self._clock.monotonic())
+        return f"{text} (it printed: {to_single_line(cause_line)})" if cause_line else text
 
 
 def _load_connect() -> Connect:

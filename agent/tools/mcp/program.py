@@ -76,6 +76,7 @@ async def _run(
         [settings.command or "", *settings.args],
         env={**get_default_environment(), "LANG": "C.UTF-8", **variables},
         stderr=errors,
+        cwd=settings.cwd.expanduser() if settings.cwd else None,
         start_new_session=True,
     )
     # No await until the `try` block, because a cancellation here would leave the program running.

@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import pytest
@@ -26,7 +26,7 @@ from mcp_types import (
 )
 
 from agent.errors import ToolError, ToolUnknownOutcome
-from agent.settings import McpSettings
+from agent.settings import McpSettings, McpToolSettings
 from agent.tools.contract import Risk, Tool
 from agent.tools.mcp import shown
 from agent.tools.mcp.arguments import make_checker
@@ -40,10 +40,11 @@ from agent.tools.mcp.contract import (
     SessionEnded,
 )
 from agent.tools.mcp.link import FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS, McpConnection
-from agent.tools.mcp.names import MAX_NAME_LENGTH, assign_names
+from agent.tools.mcp.names import MAX_NAME_LENGTH, assign_names, earlier_names
 from agent.tools.mcp.resources import RESOURCE_TOOL_NAMES
 from agent.tools.mcp.results import result_output
 from agent.tools.mcp.servers import McpServers
+from agent.tools.mcp.stderr import StderrTail, pick_cause
 from agent.tools.output import EncodedFile, ReportProgress, ToolOutput
 from sessions.values.clock import SystemClock
 
@@ -57,20 +58,16 @@ VALID = r"^[A-Za-z0-9_-]{1,64}$"
 @pytest.mark.parametrize(
     ("sources", "taken", "names"),
     [
-        pytest.param([("a", "look"), ("b", "send")], (), ["look", "send"], id="no clash"),
+        pytest.param([("a", "look")], (), ["a_look"], id="one server"),
         pytest.param([("a", "look"), ("b", "look")], (), ["a_look", "b_look"], id="two servers"),
+        pytest.param([("a", "b")], ("a_b",), ["a_b_0407825b"], id="with a built-in tool"),
+        pytest.param([("a", "get.it now")], (), ["a_get_it_now"], id="made valid"),
+        pytest.param([("_a", "_x"), ("a", "")], (), ["a__x", "a_"], id="leading underscore"),
         pytest.param(
-            [("a", "read_file")], ("read_file",), ["a_read_file"], id="with a built-in tool"
-        ),
-        pytest.param([("a", "get.it now")], (), ["get_it_now"], id="made valid"),
-        pytest.param(
-            [("a", "_hidden"), ("a", "")], (), ["hidden", "tool"], id="leading underscore"
-        ),
-        pytest.param(
-            [("a", "x"), ("b", "x"), ("c", "a_x")],
+            [("a", "b_x"), ("a_b", "x")],
             (),
-            ["a_x_1013b770", "b_x", "a_x"],
-            id="prefix clashes with another tool",
+            ["a_b_x_3f3b9d74", "a_b_x_66f65b69"],
+            id="equal with the prefixes",
         ),
         pytest.param(
             [("s", "a.b"), ("s", "a_b")],
@@ -84,6 +81,12 @@ def test_tools_get_unique_names(
     sources: list[tuple[str, str]], taken: tuple[str, ...], names: list[str]
 ) -> None:
     assert list(assign_names(sources, taken).values()) == names
+
+
+def test_earlier_names_lead_to_the_present_ones_if_they_are_unique() -> None:
+    sources = [("a", "look"), ("a", "pay"), ("b", "pay"), ("b", "read_file"), ("b", "a_look")]
+    names = assign_names(sources, ("read_file",))
+    assert earlier_names(names, ("read_file",)) == {"look": "a_look"}
 
 
 def test_a_long_name_is_shortened_deterministically() -> None:
@@ -557,7 +560,7 @@ async def test_pauses_grow_to_a_minute_and_reset_after_a_long_connection() -> No
         assert kit.pauses == [1, 2, 4, 8, 16, 32, 60, 60]
         server.down = None
         await kit.next_try()
-        assert link.status == "connected, 1 tools"
+        assert link.status == "connected, 1 tool"
         kit.clock.time += MAX_PAUSE_SECONDS + 1
         link.on_disconnected()
         await kit.away()
@@ -581,7 +584,7 @@ async def test_the_last_output_is_part_of_the_error() -> None:
         link.on_stderr_line("out of cheese")
         link.on_disconnected()
         await kit.away()
-        assert link.status == "not connected: the connection ended (last output: out of cheese)"
+        assert link.status == "not connected: the connection ended (it printed: out of cheese)"
 
 
 @pytest.mark.parametrize(
@@ -820,7 +823,7 @@ async def test_tools_have_their_risk_and_unique_names() -> None:
         assert [tool.must_ask for tool in tools.values()] == [False, True, True]
         context: Any = Context("s:t:c")
         assert await tools["b_pay"].call({"amount": 1}, context) == ToolOutput("done")
-        assert servers.status() == {"a": "connected, 2 tools", "b": "connected, 1 tools"}
+        assert servers.status() == {"a": "connected, 2 tools", "b": "connected, 1 tool"}
     assert (one.calls, other.calls) == ([], [("pay", {"amount": 1}, "s:t:c")])
     assert one.inside == other.inside == 0
 
@@ -840,7 +843,7 @@ async def test_a_tool_that_claims_less_risk_asks_an_admin_until_a_call_is_allowe
     context: Any = Context("s:t:c")
 
     def pay() -> Tool:
-        return next(tool for tool in servers.tools() if tool.name == "pay")
+        return next(tool for tool in servers.tools() if tool.name == "a_pay")
 
     async def list_again(*tools: ListedTool) -> None:
         before = server.asks
@@ -873,20 +876,113 @@ async def test_a_tool_that_reads_from_the_network_is_a_network_tool() -> None:
     servers = together(Distance(fetch, LOOK))
     async with asyncio.timeout(PATIENCE), servers.running():
         found = {tool.name: (tool.risk, tool.must_ask, tool.parallel) for tool in servers.tools()}
-    assert found == {"fetch": (Risk.NET, False, True), "look": (Risk.READ, False, True)}
+    assert found == {"a_fetch": (Risk.NET, False, True), "a_look": (Risk.READ, False, True)}
 
 
 async def test_names_of_tools_that_cannot_be_called_are_reserved() -> None:
     one, other = Distance(PAY), Distance(PAY)
     servers = together(one, other)
-    servers._connections[0]._settings = McpSettings(name="a", command="x", enabled_tools=("pay",))
+    servers._connections[0].settings = McpSettings(name="a", command="x", enabled_tools=("pay",))
     one.offers = (PAY, listed("Pay-All"))
     async with asyncio.timeout(PATIENCE), servers.running():
-        assert servers.reserved_names() == {"Pay-All", *RESOURCE_TOOL_NAMES}
+        assert servers.reserved_names() == {"a_Pay-All", *RESOURCE_TOOL_NAMES}
         assert other.hears
         other.hears.on_disconnected()
-        assert servers.reserved_names() == {"Pay-All", "b_pay", *RESOURCE_TOOL_NAMES}
+        assert servers.reserved_names() == {"a_Pay-All", "b_pay", *RESOURCE_TOOL_NAMES}
         assert servers.reserved_names() is servers.reserved_names()
+
+
+@pytest.mark.parametrize(
+    ("selection", "offered"),
+    [
+        ({}, {"get_a", "get_b", "pay"}),
+        ({"tools": McpToolSettings(allow=("get_*",))}, {"get_a", "get_b"}),
+        ({"tools": McpToolSettings(deny=("pay", "*_b"))}, {"get_a"}),
+        ({"tools": McpToolSettings(allow=("get_*", "pay"), deny=("get_b",))}, {"get_a", "pay"}),
+        ({"tools": McpToolSettings(allow=())}, set()),
+        ({"enabled_tools": ("pay", "get_a"), "tools": McpToolSettings(deny=("pay",))}, {"get_a"}),
+    ],
+    ids=["all", "allowed", "denied", "both", "none", "the older form"],
+)
+async def test_settings_select_the_tools_of_a_server(
+    selection: dict[str, Any], offered: set[str]
+) -> None:
+    server = Distance(listed("get_a"), listed("get_b"), PAY)
+    async with LinkKit(server, **selection).running() as link:
+        assert {tool.name for tool in link.tools} == offered
+        assert link.disabled_tools == {"get_a", "get_b", "pay"} - offered
+
+
+@pytest.mark.parametrize(
+    ("approval", "asks"),
+    [("auto", [False, True]), ("ask", [True, True]), ("never", [False, False])],
+)
+async def test_a_server_has_its_own_rule_for_approvals(
+    approval: Literal["auto", "ask", "never"], asks: list[bool]
+) -> None:
+    server = Distance(LOOK, PAY)
+    servers = together(server)
+    servers._connections[0].settings = McpSettings(
+        name="a", command="x", approval=approval, timeout=7.0
+    )
+    async with asyncio.timeout(PATIENCE), servers.running():
+        tools = servers.tools()
+        assert [tool.must_ask for tool in tools] == asks
+        assert [tool.timeout for tool in tools] == [7.0, 7.0]
+        assert [tool.only_reads for tool in tools] == [True, False]
+        server.offers = (LOOK, msgspec.structs.replace(PAY, description="Pays twice."))
+        assert server.hears
+        server.hears.on_tools_changed()
+        await server.asked_times(2)
+        await asyncio.sleep(0.05)
+        look, pay = servers.tools()
+        assert (look.must_ask, pay.must_ask, pay.risk) == (asks[0], True, Risk.EXEC)
+
+
+async def test_a_disabled_server_is_not_connected() -> None:
+    servers = McpServers([McpSettings(name="a", command="x", disabled=True)], SystemClock())
+    async with servers.running():
+        assert servers.status() == {}
+
+
+NPM = """npm error code E404
+npm error 404 Not Found - GET https://registry.example/@x%2fy - Not found
+npm error 404
+npm error 404  '@x/y@*' is not in this registry.
+npm error 404 Note that you can also install from a
+npm error A complete log of this run can be found in: /home/ann/.npm/_logs/debug-0.log"""
+PYTHON = """Traceback (most recent call last):
+  File "server.py", line 3, in <module>
+    main()
+KeyError: 'TOKEN'
+Sentry is attempting to send 1 pending events"""
+NODE = """Error: Cannot find module 'express'
+    at Module._resolve (node:internal/modules:1:1)
+    at node:internal/main {
+Node.js v24.1.0"""
+
+
+@pytest.mark.parametrize(
+    ("output", "cause"),
+    [
+        (NPM, "npm error 404 Not Found - GET https://registry.example/@x%2fy - Not found"),
+        (PYTHON, "KeyError: 'TOKEN'"),
+        (NODE, "Error: Cannot find module 'express'"),
+        ("usage: x\nx: option --root is required\nbye", "x: option --root is required"),
+        ("started\nlistening", "listening"),
+        ("\n", ""),
+    ],
+    ids=["npm", "python", "node", "usage", "ordinary", "empty"],
+)
+def test_the_useful_line_of_the_error_output_is_chosen(output: str, cause: str) -> None:
+    assert pick_cause(output.splitlines()) == cause
+
+
+def test_old_error_output_is_not_the_cause() -> None:
+    tail = StderrTail()
+    tail.add("ValueError: kaboom", 0.0)
+    assert tail.cause(10.0) == "ValueError: kaboom"
+    assert tail.cause(3_600.0) == ""
 
 
 async def test_a_server_that_does_not_start_delays_the_start_only_briefly() -> None:
@@ -894,8 +990,8 @@ async def test_a_server_that_does_not_start_delays_the_start_only_briefly() -> N
     slow.silent = True
     servers = together(one, slow, start_seconds=0.05)
     async with asyncio.timeout(PATIENCE), servers.running():
-        assert [tool.name for tool in servers.tools()] == ["pay"]
-        assert servers.status() == {"a": "connected, 1 tools", "b": "connecting"}
+        assert [tool.name for tool in servers.tools()] == ["a_pay"]
+        assert servers.status() == {"a": "connected, 1 tool", "b": "connecting"}
     assert slow.inside == 0
 
 
