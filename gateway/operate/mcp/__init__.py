@@ -1,0 +1,5 @@
+"""Configuration of MCP servers by commands: adding one, importing those of other programs.
+
+client_json   servers in the JSON files of other clients (`mcpServers`)
+drafts        servers as tables of the configuration, with secrets in files
+"""
