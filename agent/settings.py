@@ -289,6 +289,37 @@ class McpToolSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     deny: Annotated[tuple[str, ...], Meta(description="Tools not to offer.")] = ()
 
 
+class McpOauthSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Login at an MCP server with OAuth; only for servers that do not register clients themselves."""
+
+    grant: Annotated[
+        Literal["authorization_code", "client_credentials"],
+        Meta(
+            description="`authorization_code`: a person logs in with `holdfast mcp login`. "
+            "`client_credentials`: Holdfast logs in by itself."
+        ),
+    ] = "authorization_code"
+    client_id: Annotated[
+        str | None, Meta(description="Id of a client that is registered already.")
+    ] = None
+    client_secret: Annotated[Secret | None, Meta(description="Secret of that client.")] = None
+    scope: Annotated[
+        str | None, Meta(description="Scopes to ask for. Default: those that the server names.")
+    ] = None
+    redirect_port: Annotated[
+        Annotated[int, Meta(ge=1, le=65_535)] | None,
+        Meta(
+            description="Port of the redirect address `http://127.0.0.1:PORT/callback`, if it is "
+            "registered. Default: a free one."
+        ),
+    ] = None
+
+    def conflicts(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
+        """Yield contradictory keys; see the module's docstring."""
+        if self.grant == "client_credentials" and not (self.client_id and self.client_secret):
+            yield ("grant",), "needs client_id and client_secret"
+
+
 class McpSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """MCP server (Model Context Protocol) whose tools the agent may use."""
 
@@ -311,6 +342,7 @@ class McpSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     headers: Annotated[
         dict[str, Secret], Meta(description="Headers sent to that address; secrets allowed.")
     ] = {}
+    oauth: Annotated[McpOauthSettings | None, Meta(description="See `[mcp.oauth]`.")] = None
     cwd: Annotated[
         Path | None, Meta(description="Working folder of the program. Default: the daemon's.")
     ] = None
@@ -361,6 +393,7 @@ class McpSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
             ("env", self.env, "command"),
             ("cwd", self.cwd, "command"),
             ("headers", self.headers, "url"),
+            ("oauth", self.oauth, "url"),
         ):
             if value and getattr(self, user) is None:
                 yield (key,), f"has no effect without {user}"

@@ -17,6 +17,7 @@ from starlette.applications import Starlette
 
 from agent.settings import VoiceSettings
 from agent.tools.contract import Tool
+from agent.tools.mcp.contract import MCP_LOGIN_FOLDER
 from agent.tools.mcp.memory import ToolMemory
 from agent.tools.mcp.servers import McpServers
 from agent.tools.registry import BUILT_IN, load_entry_points
@@ -164,6 +165,7 @@ class GatewayRunner:
                 self._clock,
                 taken_names=[tool.name for tool in tools],
                 memory=tool_memory,
+                logins=self._home / MCP_LOGIN_FOLDER,
             )
             models = Models(
                 self._settings,

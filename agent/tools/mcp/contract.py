@@ -14,12 +14,22 @@ CallArguments = dict[str, Any]
 MAX_MESSAGE_BYTES = 32 * 1024 * 1024
 """Length limit of one message of a server, on pipes and over HTTP."""
 
+MCP_LOGIN_FOLDER = "mcp-logins"
+"""Folder with stored logins, in the state folder."""
+
 CONNECTION_ENDED = "the connection ended"
 """Reason of a disconnection about which nothing else is known."""
 
 
 class CallNotSent(Exception):
     """The call did certainly not reach the server."""
+
+
+class LoginRequired(Exception):
+    """The server asks for a login, and only a person can log in."""
+
+    def __init__(self, server: str, reason: str) -> None:
+        super().__init__(f"{reason}; log in with: holdfast mcp login {server}")
 
 
 class SessionEnded(CallNotSent):

@@ -14,6 +14,7 @@ import msgspec
 from mcp_types import METHOD_NOT_FOUND
 
 from agent.providers.transport.connections import tls_context
+from agent.tools.mcp.contract import LoginRequired
 from sessions.values.exceptions import error_text
 
 # Error codes of `McpHttpClient`, in the form of a server's own JSON-RPC errors.
@@ -73,8 +74,9 @@ class HttpRejection(msgspec.Struct, frozen=True):
 class McpHttpClient(httpx2.AsyncClient):
     """An HTTP client that turns failed requests into JSON-RPC errors instead of exceptions."""
 
-    def __init__(self, headers: Mapping[str, str]) -> None:
+    def __init__(self, headers: Mapping[str, str], auth: httpx2.Auth | None = None) -> None:
         super().__init__(
+            auth=auth,
             headers=dict(headers),
             timeout=_HTTP_TIMEOUT,
             limits=_CONNECTION_LIMITS,
@@ -98,6 +100,9 @@ class McpHttpClient(httpx2.AsyncClient):
                 if request.method == "POST":
                     self.rejection = _rejection_of(response)
                     response = await _check_response(request, response)
+        except LoginRequired as error:
+            self.rejection = HttpRejection(httpx2.codes.UNAUTHORIZED)
+            return _error_response(request, NOT_SENT, str(error), httpx2.codes.UNAUTHORIZED)
         except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout) as error:
             return _error_response(
                 request, NOT_SENT, f"the server cannot be reached ({error_text(error)})"

@@ -2,8 +2,10 @@
 
 import asyncio
 import contextlib
+import functools
 import logging
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import NoReturn, TypeVar
 
 import msgspec
@@ -80,6 +82,7 @@ class McpConnection:
         connect: Connect | None = None,
         memory: ToolMemory | None = None,
         answer_seconds: float = _ANSWER_SECONDS,
+        logins: Path | None = None,
     ) -> None:
         self.name = settings.name
         self.settings = settings
@@ -93,6 +96,7 @@ class McpConnection:
         self._on_change = on_change
         self._sleep = sleep
         self._connect = connect  # None: with the official package
+        self._logins = logins  # folder of stored logins
         self._memory = memory or ToolMemory(clock)
         self._answer_seconds = answer_seconds
         self._session: McpSession | None = None
@@ -330,7 +334,7 @@ class McpConnection:
         connect = self._connect
         if connect is None:
             try:
-                connect = await asyncio.to_thread(_load_connect)
+                connect = await asyncio.to_thread(_load_connect, self._logins)
             except ImportError as error:
                 self._last_error = f"a package is missing ({error}); install holdfast[mcp]"
                 _log.error("MCP server %s: %s", self.name, self._last_error)
@@ -472,8 +476,8 @@ class McpConnection:
         return f"{text} (it printed: {to_single_line(cause_line)})" if cause_line else text
 
 
-def _load_connect() -> Connect:
+def _load_connect(logins: Path | None) -> Connect:
     from agent.tools.mcp.session import connected
 
     limit_package_logs()
-    return connected
+    return functools.partial(connected, logins=logins)

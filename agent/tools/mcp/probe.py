@@ -1,6 +1,7 @@
 """A trial connection to one server, for people who set it up."""
 
 import asyncio
+from pathlib import Path
 
 import msgspec
 
@@ -24,10 +25,12 @@ class ProbedServer(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float = 0.0  # until the tools were listed
 
 
-async def probe_server(settings: McpSettings, clock: Clock) -> ProbedServer:
+async def probe_server(
+    settings: McpSettings, clock: Clock, logins: Path | None = None
+) -> ProbedServer:
     """Connect once, list the tools, and disconnect; no tool is called."""
     began = clock.monotonic()
-    link = McpConnection(settings, clock, on_change=lambda: None)
+    link = McpConnection(settings, clock, on_change=lambda: None, logins=logins)
     task = asyncio.get_running_loop().create_task(link.run(), name=f"trial of {settings.name}")
     try:
         async with asyncio.timeout(PROBE_SECONDS):

@@ -11,6 +11,7 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
+from pathlib import Path
 from types import TracebackType
 
 from agent.model.contract import ToolSchema
@@ -73,12 +74,22 @@ class McpServers:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         start_seconds: float = _START_SECONDS,
         memory: ToolMemory | None = None,
+        logins: Path | None = None,
     ) -> None:
-        """Prepare the connections; `taken_names` holds all other tool names, enabled or not."""
+        """Prepare the connections.
+
+        `taken_names` holds all other tool names, enabled or not; `logins` is the folder of stored
+        logins.
+        """
         self._memory = memory or ToolMemory(clock)
         self._connections = [
             McpConnection(
-                server, clock, on_change=self._clear_tools, sleep=sleep, memory=self._memory
+                server,
+                clock,
+                on_change=self._clear_tools,
+                sleep=sleep,
+                memory=self._memory,
+                logins=logins,
             )
             for server in settings
             if not server.disabled

@@ -8,8 +8,10 @@ import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator
 from importlib.metadata import version
+from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+import httpx2
 import msgspec
 from mcp import Client, MCPError
 from mcp.client.session import IncomingMessage
@@ -44,11 +46,13 @@ from agent.tools.mcp.contract import (
     CallNotSent,
     CallOutcomeUnclear,
     ListedTool,
+    LoginRequired,
     ServerListener,
     ServerOutput,
     SessionEnded,
 )
 from agent.tools.mcp.http_client import NOT_SENT, SESSION_ENDED, UNCLEAR, McpHttpClient
+from agent.tools.mcp.login import stored_login
 from agent.tools.mcp.results import describe_resources, resource_output, result_output
 from agent.tools.mcp.shown import describe_progress
 from agent.tools.mcp.transports import http_transport, program_transport, sse_transport
@@ -178,9 +182,9 @@ def _progress_callback(report_progress: ReportProgress) -> ProgressFnT:
 
 @contextlib.asynccontextmanager
 async def connected(
-    settings: McpSettings, listener: ServerListener
+    settings: McpSettings, listener: ServerListener, logins: Path | None = None
 ) -> AsyncIterator[OfficialSession]:
-    """Open a session with a server; see `Connect`."""
+    """Open a session with a server; see `Connect`. `logins` is the folder of stored logins."""
 
     async def on_message(message: IncomingMessage) -> None:
         if isinstance(message, ToolListChangedNotification):
@@ -202,7 +206,12 @@ async def connected(
         )
 
     async with contextlib.AsyncExitStack() as opened:
-        client = await _open_client(settings, listener, make_client, opened)
+        if settings.url is None:
+            transport = program_transport(settings, listener)
+            client = await opened.enter_async_context(make_client(transport))
+        else:
+            auth = await stored_login(logins, settings) if logins else None
+            client = await _open_http_client(settings, listener, make_client, opened, auth)
         group = await opened.enter_async_context(asyncio.TaskGroup())
         watcher = group.create_task(
             _watch_changes(client, listener), name=f"changes of {settings.name}"
@@ -213,35 +222,45 @@ async def connected(
             watcher.cancel()
 
 
-async def _open_client(
+async def _open_http_client(
     settings: McpSettings,
     listener: ServerListener,
     make_client: Callable[["Transport"], Client],
     opened: contextlib.AsyncExitStack,
+    auth: httpx2.Auth | None,
 ) -> Client:
-    """Connect over the transport of a server; over HTTP, try the older transport as well.
+    """Connect over HTTP, by the older transport if the server does not know the newer one.
 
     The specification says when: the server refuses the first request of the newer transport.
 
     Raises:
         LoginRequired: The server asks for a login.
     """
-    if settings.url is None:
-        return await opened.enter_async_context(make_client(program_transport(settings, listener)))
     headers = {name: value.reveal() for name, value in settings.headers.items()}
-    http = await opened.enter_async_context(McpHttpClient(headers))
+    http = await opened.enter_async_context(McpHttpClient(headers, auth))
     try:
         return await opened.enter_async_context(
             make_client(http_transport(settings, listener, http))
         )
     except (MCPError, ExceptionGroup) as error:
-        if http.rejection is None or http.rejection.status not in _STATUSES_OF_OLDER_SERVERS:
+        status = http.rejection.status if http.rejection else None
+        if status == httpx2.codes.UNAUTHORIZED:
+            raise LoginRequired(settings.name, _why_unauthorized(settings, auth)) from error
+        if status not in _STATUSES_OF_OLDER_SERVERS:
             raise
         try:
             client = make_client(sse_transport(settings, listener, http))
             return await opened.enter_async_context(client)
         except (MCPError, OSError, ExceptionGroup):  # of the older transport
             raise error from None
+
+
+def _why_unauthorized(settings: McpSettings, auth: httpx2.Auth | None) -> str:
+    if auth is not None:
+        return "the server does not accept the stored login (HTTP 401)"
+    if settings.headers:
+        return "the server answered HTTP 401: it does not accept the configured headers"
+    return "the server answered HTTP 401: it asks for a login"
 
 
 async def _watch_changes(client: Client, listener: ServerListener) -> None:

@@ -30,7 +30,7 @@ _COMMANDS = {
     "send": ("daemon", "Post a message to a chat."),
     "pair": ("pair", "Give people access, or take it away."),
     "sessions": ("sessions", "List, show, stop and restore conversations."),
-    "mcp": ("mcp", "Add, list and try MCP servers."),
+    "mcp": ("mcp", "Add, list, try and log in at MCP servers."),
     "why": ("why", "Trace a message through the gateway."),
     "config": ("config", "Check and show the configuration."),
     "doctor": ("doctor", "Find problems and explain how to fix them."),

@@ -11,6 +11,7 @@ import click
 
 from agent.settings import McpSettings
 from agent.tools.mcp.changes import RISKS, claims_of
+from agent.tools.mcp.contract import MCP_LOGIN_FOLDER
 from gateway.config.loader import ConfigOptions, read_environment
 from gateway.errors import CannotStart, ConfigError
 from gateway.operate.cli.common import (
@@ -35,7 +36,7 @@ from sessions.values.text import count_of
 _RESTART = "A running gateway uses this after a restart: holdfast service restart, or /restart."
 
 
-@click.group(help="Add, list and try MCP servers.")
+@click.group(help="Add, list, try and log in at MCP servers.")
 def mcp() -> None:
     """See the help."""
 
@@ -83,11 +84,13 @@ def test(options: ConfigOptions, names: Sequence[str], *, as_json: bool) -> None
     No tool is called. Exit code 1 if a server cannot be used.
     """
     confirm_found_config(options)  # before a program of the file is started
-    servers = _select_servers(load_settings(options).settings.mcp, names)
+    loaded = load_settings(options)
+    servers = _select_servers(loaded.settings.mcp, names)
+    logins = loaded.home / MCP_LOGIN_FOLDER
     problems = 0
     records = []
     for server in servers:
-        record = _test_server(server)
+        record = _test_server(server, logins)
         problems += bool(record["problem"])
         records.append(record)
         if not as_json:
@@ -109,10 +112,10 @@ def _select_servers(servers: Iterable[McpSettings], names: Sequence[str]) -> lis
     return [known[name] for name in names] if names else list(known.values())
 
 
-def _test_server(server: McpSettings) -> dict[str, object]:
+def _test_server(server: McpSettings, logins: Path) -> dict[str, object]:
     from agent.tools.mcp.probe import probe_server  # noqa: PLC0415 - slow
 
-    probed = asyncio.run(probe_server(server, SystemClock()))
+    probed = asyncio.run(probe_server(server, SystemClock(), logins))
     return {
         "name": probed.name,
         "problem": probed.problem or None,
@@ -200,6 +203,33 @@ def add(
     _write_servers(ConfigOptions(config), [server], as_json=as_json)
     if not as_json:
         click.echo(f"Try it: holdfast mcp test {name}")
+
+
+@mcp.command(short_help="Log in at a server with OAuth.")
+@click.argument("name")
+@json_option
+@config_options
+def login(options: ConfigOptions, name: str, *, as_json: bool) -> None:
+    """Log in at the server NAME in a browser, and store its tokens for the gateway.
+
+    Open the printed address. If the browser runs on another machine, it cannot open the last page:
+    paste the address of that page here.
+    """
+    confirm_found_config(options)
+    loaded = load_settings(options)
+    (server,) = _select_servers(loaded.settings.mcp, [name])
+    if server.url is None:
+        msg = f"{name} is a program, and only servers with a url have a login."
+        raise ConfigError(msg)
+    from gateway.operate.mcp.login_page import log_in_at_terminal  # noqa: PLC0415 - slow
+
+    needed = asyncio.run(log_in_at_terminal(server, loaded.home / MCP_LOGIN_FOLDER))
+    if as_json:
+        print_json({"name": name, "login_needed": needed})
+    elif needed:
+        click.echo(f"Logged in at {name}. A running gateway uses this within a minute.")
+    else:
+        click.echo(f"{name} needs no login.")
 
 
 def _pairs(option: str, values: Sequence[str]) -> dict[str, str]:

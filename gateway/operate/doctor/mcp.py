@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from agent.settings import McpSettings
+from agent.tools.mcp.contract import MCP_LOGIN_FOLDER
 from gateway.operate.doctor.check import Check
 from gateway.operate.doctor.context import DoctorContext
 from sessions.values.finding import Finding, ok, warn
@@ -37,7 +38,7 @@ class _McpCheck:
         """Connect to the server and list its tools."""
         from agent.tools.mcp.probe import probe_server  # noqa: PLC0415 - see above
 
-        probed = await probe_server(self._settings, context.clock)
+        probed = await probe_server(self._settings, context.clock, context.home / MCP_LOGIN_FOLDER)
         if probed.problem:
             fix = f"Correct its settings, and try it with `holdfast mcp test {probed.name}`."
             return [warn(probed.name, probed.problem, fix)]
