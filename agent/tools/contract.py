@@ -13,6 +13,7 @@ import msgspec
 from agent.model.contract import ToolSchema
 from agent.tools.drafts import DraftStore
 from agent.tools.output import ReportProgress, ToolOutput
+from agent.tools.questions import AskPerson
 from agent.tools.risk import Risk
 from sessions.values.clock import Clock
 from sessions.values.masks import MaskSecrets
@@ -57,6 +58,11 @@ class ToolContext(Protocol):
     @property
     def report_progress(self) -> ReportProgress:
         """A function that tells people how far the call is."""
+        ...
+
+    @property
+    def ask_person(self) -> AskPerson | None:
+        """A function that asks a person in the chat; None where no one can be asked."""
         ...
 
     @property

@@ -1,8 +1,9 @@
 """Deadlines for tools, without waiting for a tool that ignores its cancellation."""
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 
 from agent.errors import ToolTimeout, ToolUnknownOutcome
 from sessions.values.text import count_of
@@ -20,7 +21,7 @@ OnLateResult = Callable[[str], Awaitable[None]]
 """Receives a result that arrives after the deadline."""
 
 
-class Deadline:
+class CallDeadline:
     """The time limit of one call; progress renews it, up to a longest duration."""
 
     def __init__(self, seconds: float, longest: float | None = None) -> None:
@@ -29,6 +30,22 @@ class Deadline:
         self._started = self._loop.time()
         self._last = self._started + (seconds * _MAX_RENEWALS if longest is None else longest)
         self._at = min(self._started + seconds, self._last)
+        self._pauses = 0
+        self._paused_at = 0.0
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """Stop the time within the block, because the call waits for a person."""
+        if not self._pauses:
+            self._paused_at = self._loop.time()
+        self._pauses += 1
+        try:
+            yield
+        finally:
+            self._pauses -= 1
+            if not self._pauses:
+                seconds = self._loop.time() - self._paused_at
+                self._at, self._last = self._at + seconds, self._last + seconds
 
     def renew(self) -> None:
         """Begin the time limit again."""
@@ -37,7 +54,8 @@ class Deadline:
     @property
     def seconds_left(self) -> float:
         """Seconds until the deadline; 0 if it has passed."""
-        return max(0.0, self._at - self._loop.time())
+        now = self._paused_at if self._pauses else self._loop.time()
+        return max(0.0, self._at - now)
 
     @property
     def total_seconds(self) -> float:
@@ -46,7 +64,7 @@ class Deadline:
 
 
 async def run_with_deadline(
-    work: Awaitable[str], name: str, deadline: Deadline, on_late_result: OnLateResult
+    work: Awaitable[str], name: str, deadline: CallDeadline, on_late_result: OnLateResult
 ) -> str:
     """Return the result of a tool.
 

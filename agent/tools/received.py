@@ -22,7 +22,7 @@ from sessions.values.size import format_size
 MARKER_FILE = f"{TEMPORARY_PREFIX}received"
 """Name of the empty file that marks a folder of received files."""
 
-MAX_SAVED_FILES = 20  # per call
+_MAX_SAVED_FILES = 20  # per call
 _MAX_BYTES = 20_000_000  # per file
 _RESERVED_BYTES = 50_000_000  # disk space left free
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
@@ -49,8 +49,8 @@ def _save_all(
         media_type = clean_media_type(file.media_type)
         name = unique_name(clean_name(file.name, media_type), taken)
         planned = Attachment(name=name, media_type=media_type, path=f"{folder}/{name}")
-        if number >= MAX_SAVED_FILES:
-            trouble = f"only the first {MAX_SAVED_FILES} files of a result are kept"
+        if number >= _MAX_SAVED_FILES:
+            trouble = f"only the first {_MAX_SAVED_FILES} files of a result are kept"
             saved.append(msgspec.structs.replace(planned, trouble=trouble))
             continue
         try:

@@ -15,12 +15,13 @@ from agent.errors import ToolError, ToolTimeout, ToolUnknownOutcome
 from agent.events import AgentEvent, ToolFinished, ToolProgress, ToolStarted
 from agent.tools.batches import BatchItem, normalize_path, split_batches
 from agent.tools.contract import ReportProgress, Risk, SendFile, Tool, ToolOutput
-from agent.tools.deadline import Deadline, run_with_deadline
+from agent.tools.deadline import CallDeadline, run_with_deadline
 from agent.tools.done_list import summarize_calls
 from agent.tools.drafts import DraftStore
 from agent.tools.gate import AdmittedCall, CallIdentity, RefusedCall, admit_call
 from agent.tools.loop_guard import LoopGuard
 from agent.tools.masks import has_placeholder
+from agent.tools.questions import AskPerson, PersonAnswer, PersonQuestion
 from agent.tools.registry import ToolRegistry
 from agent.tools.repeats import UNKNOWN_PREFIX, EarlierCall, RepeatedCalls, earlier_call_from
 from agent.tools.spill import ResultCaps, fits, format_preview, spill_result, truncate
@@ -47,6 +48,9 @@ _HIDDEN_SECRET = (
     f"its arguments contain {PLACEHOLDER_HEAD}…, which stands for a password or key that is hidden "
     "from you. Leave it out. write_file and edit_file can keep it in the file that it is from."
 )
+
+AskDuringCall = Callable[[ToolCall, PersonQuestion], Awaitable[PersonAnswer | None]]
+"""Asks a person a question of a running call; see `agent.tools.questions.AskPerson`."""
 
 _log = logging.getLogger(__name__)
 
@@ -94,6 +98,7 @@ class CallContext(msgspec.Struct, frozen=True, kw_only=True):
     drafts: DraftStore
     mask: MaskSecrets = MaskedText
     report_progress: ReportProgress = _ignore_progress
+    ask_person: AskPerson | None = None
     send_file: SendFile | None = None
 
 
@@ -104,11 +109,15 @@ class ToolServices(msgspec.Struct, frozen=True, kw_only=True):
     workspace: Path
     drafts: DraftStore
     turn_key: str  # the beginning of every idempotency key of the turn
+    ask_person: AskDuringCall | None = None
     send_file: SendFile | None = None
     mask: MaskSecrets = MaskedText  # applied to every result before the model reads it
 
     def context_of(
-        self, call: StepCall, report_progress: ReportProgress = _ignore_progress
+        self,
+        call: StepCall,
+        report_progress: ReportProgress = _ignore_progress,
+        ask_person: AskPerson | None = None,
     ) -> CallContext:
         """Return the context of one call."""
         return CallContext(
@@ -118,6 +127,7 @@ class ToolServices(msgspec.Struct, frozen=True, kw_only=True):
             drafts=self.drafts,
             mask=self.mask,
             report_progress=report_progress,
+            ask_person=ask_person,
             send_file=self.send_file,
         )
 
@@ -340,9 +350,16 @@ class ToolRunner:
     async def _execute(self, plan: _RunnableCall, limit: float) -> _CallResult:
         admitted, call, tool = plan.admitted, plan.admitted.call, plan.admitted.tool
         seconds = min(tool.timeout or self._limits.timeout, limit)
-        deadline = Deadline(seconds, None if limit == math.inf else limit)
+        deadline = CallDeadline(seconds, None if limit == math.inf else limit)
         progress = _ProgressReports(call.id, deadline, self._emit)
-        context = self._services.context_of(call, progress.report)
+        ask = self._services.ask_person
+
+        async def ask_person(question: PersonQuestion) -> PersonAnswer | None:
+            assert ask is not None  # noqa: S101 - see below
+            with deadline.paused():
+                return await ask(to_tool_call(call), question)
+
+        context = self._services.context_of(call, progress.report, ask_person if ask else None)
         files: list[Attachment] = []
 
         async def work() -> str:
@@ -439,7 +456,7 @@ class _ProgressReports:
     """The reports of one running call: each renews the deadline, and a few per second are shown."""
 
     def __init__(
-        self, call_id: str, deadline: Deadline, emit: Callable[[AgentEvent], None]
+        self, call_id: str, deadline: CallDeadline, emit: Callable[[AgentEvent], None]
     ) -> None:
         self._call_id = call_id
         self._deadline = deadline

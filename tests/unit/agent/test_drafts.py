@@ -39,6 +39,7 @@ class Context(msgspec.Struct, frozen=True):
     idempotency_key: str = ""
     mask: MaskSecrets = MaskedText
     report_progress: ReportProgress = print
+    ask_person: None = None
     send_file: None = None
 
 
