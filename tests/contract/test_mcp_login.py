@@ -28,6 +28,7 @@ SERVER = Path(__file__).parents[1] / "fakes" / "mcp_login_server.py"
 class Context:
     idempotency_key = "s:t:c"
     workspace = Path("/nonexistent")
+    ask_person = None
 
     def report_progress(self, _text: str) -> None:
         """Show nothing."""

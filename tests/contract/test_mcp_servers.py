@@ -25,6 +25,7 @@ from agent.tools.contract import Tool
 from agent.tools.mcp import program, session
 from agent.tools.mcp.servers import McpServers
 from agent.tools.output import ReportProgress, ToolOutput
+from agent.tools.questions import AskPerson, PersonAnswer, PersonQuestion
 from sessions.values.clock import SystemClock
 from sessions.values.secret import Secret
 from tests.fakes.mcp_garbage import garbage_server
@@ -42,6 +43,7 @@ class Context(msgspec.Struct, frozen=True):
     idempotency_key: str = "session:turn:call"
     workspace: Path = WORKSPACE
     report_progress: ReportProgress = print
+    ask_person: AskPerson | None = None
 
 
 HERE: Any = Context()
@@ -245,6 +247,59 @@ async def test_pictures_files_and_resources_of_results_reach_the_workspace(
             await servers.call("read_resource", server="fake", uri="other://7")
         with pytest.raises(ToolError, match="Servers with resources: fake"):
             await servers.call("read_resource", server="none", uri="note://7")
+
+
+class Person:
+    """A person who gives prepared answers."""
+
+    def __init__(self, *answers: PersonAnswer | None) -> None:
+        self._answers = list(answers)
+        self.questions: list[PersonQuestion] = []
+
+    async def ask(self, question: PersonQuestion) -> PersonAnswer | None:
+        self.questions.append(question)
+        return self._answers.pop(0)
+
+
+@pytest.mark.usefixtures("bell")
+@pytest.mark.parametrize("transport", ["stdio-old", "http-old"])
+async def test_a_form_of_a_server_is_asked_field_by_field(transport: str, tmp_path: Path) -> None:
+    with configured(transport, tmp_path) as settings:
+        servers = Watched(settings)
+        async with servers.running():
+            person = Person(
+                PersonAnswer(accepted=True, text="Ann"),
+                PersonAnswer(accepted=True, text="many"),
+                PersonAnswer(accepted=True, text="3"),
+                PersonAnswer(accepted=True, text="Large"),
+                PersonAnswer(accepted=True, text="Skip"),
+            )
+            done = await servers.output("order", context=Context(ask_person=person.ask))
+            assert done.text == "Ann 3 l None"
+            name, number, again, size, gift = person.questions
+            assert name == PersonQuestion(
+                asker="fake", text="What do you order?\n\nName: On the parcel", free_text=True
+            )
+            assert number.text == "What do you order?\n\nNumber?"
+            assert again.text.startswith("(“many” is not a number)\n")
+            assert size.options == ("Small", "Large")
+            assert gift.options == ("Yes", "No", "Skip")
+
+            declined = Person(PersonAnswer(accepted=False))
+            refused = await servers.output("order", context=Context(ask_person=declined.ask))
+            assert refused.text == "decline"
+            late = await servers.output("order", context=Context(ask_person=Person(None).ask))
+            assert late.text == "cancel"
+            assert await servers.call("order") == "decline"  # no one can be asked
+
+
+async def test_a_form_of_the_newer_protocol_is_asked() -> None:
+    servers = Watched(odd("new"))
+    async with servers.running():
+        person = Person(PersonAnswer(accepted=True, text="blue"))
+        done = await servers.output("form", context=Context(ask_person=person.ask))
+        assert done.text == '{"color": "blue"} s'
+        assert person.questions[0].text == "Which?\n\ncolor?"
 
 
 @pytest.mark.usefixtures("bell")
@@ -459,7 +514,7 @@ async def test_a_server_without_tools_is_connected() -> None:
 async def test_a_request_for_user_input_is_refused() -> None:
     servers = Watched(odd("new"))
     async with servers.running():
-        with pytest.raises(ToolError, match="needs input from a user"):
+        with pytest.raises(ToolError, match="needs input that cannot be given"):
             await servers.call("ask")
 
 

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from agent.settings import McpSettings
@@ -199,6 +200,61 @@ async def test_a_picture_of_a_result_is_shown_to_the_model_and_kept_as_a_file(
         assert picture == f"data:image/png;base64,{base64.b64encode(shown.read_bytes()).decode()}"
         system = str(model.requests[0].body["messages"][0]["content"])
         assert "the user: post]\n> Look before you send." in system
+
+
+async def test_a_form_of_a_server_is_answered_with_words_and_buttons(tmp_path: Path) -> None:
+    order = "H C(0,c1,post_order,{}) F tool_calls U D"
+    async with (
+        ModelServer(calling(order)) as model,
+        gateway(
+            tmp_path, model, a_screen(), admins=ADMINS, mcp=(server(tmp_path, "--old"),)
+        ) as kit,
+    ):
+        screen = kit.screen
+
+        async def asked(words: str) -> dict[str, str]:
+            """Wait for a question; return the actions of its buttons."""
+            messages = await screen.shows(CHAT, words)
+            (shown,) = [each for each in messages if words in each.text and each.buttons]
+            assert "The MCP server **post** asks:" in shown.text
+            return {button.label: button.action for button in shown.buttons}
+
+        await screen.say(CHAT, "order", sender=ANN)
+        await code_of_question(screen)
+        await screen.say(CHAT, "/approve", sender=ANN)
+        assert set(await asked("Name: On the parcel")) == {"Decline"}
+        await screen.say(CHAT, "/approve", sender=ANN)
+        await screen.shows(CHAT, "Please add one of the possible answers, or your own words")
+        await screen.say(CHAT, "/approve Ann", sender=ANN)
+        await asked("Number?")
+        await screen.say(CHAT, "/approve 3", sender=ANN)
+        buttons = await asked("Small · Large")
+        assert set(buttons) == {"Small", "Large", "Decline"}
+        await screen.press(CHAT, buttons["Large"], sender=Sender("5", "Eve"))
+        await screen.press(CHAT, buttons["Large"], sender=ANN)
+        await screen.shows(CHAT, "✅ Answered by memory:1001: Large")
+        buttons = await asked("Yes · No · Skip")
+        await screen.press(CHAT, buttons["Skip"], sender=ANN)
+        await screen.shows(CHAT, "echo: order")
+        assert await result(kit) == "Ann 3 l None"
+    assert kit.screen.violations() == []
+
+
+async def test_a_question_of_a_server_that_is_declined_or_cannot_be_asked(tmp_path: Path) -> None:
+    order = "H C(0,c1,post_order,{}) F tool_calls U D"
+    settings = msgspec.structs.replace(server(tmp_path, "--old"), approval="never")
+    async with (
+        ModelServer(calling(order, 'H T"ok" F stop U D', order)) as model,
+        served(tmp_path, model, admins=ADMINS, mcp=(settings,)) as api,
+    ):
+        await api.wire.stream("order")
+        assert await result(api.kit) == "decline"  # over the API no one can be asked
+        await api.kit.screen.say(CHAT, "order", sender=ANN)
+        messages = await api.kit.screen.shows(CHAT, "Name: On the parcel")
+        (shown,) = [each for each in messages if each.buttons]
+        await api.kit.screen.press(CHAT, shown.buttons[-1].action, sender=ANN)
+        await api.kit.screen.shows(CHAT, "🚫 Declined by memory:1001.", "echo: order")
+        assert await result(api.kit, 4) == "decline"
 
 
 async def test_a_tool_that_later_claims_to_read_only_needs_an_admin_once(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ program     a program and its pipes
 package_log a limit on the log lines of the official package
 output      files of results in the workspace
 resources   the tools that list and read resources
+elicitation questions of servers to a person in the chat
 login       logins at servers with OAuth, and the stored tokens in requests
 login_store the file with a login
 held        a context manager that is left in its own task, safe from cancellation

@@ -8,6 +8,7 @@ import msgspec
 
 from agent.settings import McpSettings
 from agent.tools.output import EncodedFile, ReportProgress
+from agent.tools.questions import AskPerson
 
 CallArguments = dict[str, Any]
 
@@ -23,6 +24,13 @@ CONNECTION_ENDED = "the connection ended"
 
 class CallNotSent(Exception):
     """The call did certainly not reach the server."""
+
+
+class CallHooks(msgspec.Struct, frozen=True):
+    """What a running call can tell people, and ask them."""
+
+    report_progress: ReportProgress
+    ask_person: AskPerson | None = None  # None where no one can be asked
 
 
 class LoginRequired(Exception):
@@ -112,7 +120,7 @@ class McpSession(Protocol):
         ...
 
     async def call(
-        self, tool: str, arguments: CallArguments, key: str, report_progress: ReportProgress
+        self, tool: str, arguments: CallArguments, key: str, hooks: CallHooks
     ) -> ServerOutput:
         """Make a call exactly once and return the result.
 

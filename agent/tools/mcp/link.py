@@ -17,6 +17,7 @@ from agent.tools.mcp.changes import claims_of
 from agent.tools.mcp.contract import (
     CONNECTION_ENDED,
     CallArguments,
+    CallHooks,
     CallNotSent,
     CallOutcomeUnclear,
     Connect,
@@ -150,7 +151,7 @@ class McpConnection:
         shown_name: str,
         arguments: CallArguments,
         key: str,
-        report_progress: ReportProgress,
+        hooks: CallHooks,
     ) -> ServerOutput:
         """Make a call once.
 
@@ -162,7 +163,7 @@ class McpConnection:
             shown_name: The tool's name for the model.
             arguments: The arguments of the call.
             key: The idempotency key; a repeat of the same call has the same key.
-            report_progress: Called with each progress of the call.
+            hooks: What the call can tell people, and ask them.
 
         Raises:
             ToolError: The call has not run, or it failed.
@@ -172,7 +173,7 @@ class McpConnection:
             session = await self._session_for(tool, shown_name)
             self._running_calls += 1
             try:
-                return await session.call(tool.name, arguments, key, report_progress)
+                return await session.call(tool.name, arguments, key, hooks)
             except SessionEnded as error:
                 if renewed:
                     self._recheck(session)

@@ -18,7 +18,7 @@ from agent.model.contract import ToolSchema
 from agent.settings import McpSettings
 from agent.tools.contract import Risk, Tool, ToolContext, ToolOutput
 from agent.tools.mcp import shown
-from agent.tools.mcp.contract import CallArguments, ListedTool
+from agent.tools.mcp.contract import CallArguments, CallHooks, ListedTool
 from agent.tools.mcp.link import McpConnection
 from agent.tools.mcp.memory import ToolMemory
 from agent.tools.mcp.names import ToolSource, assign_names, earlier_names
@@ -199,9 +199,8 @@ def _risk_of(listed: ListedTool) -> Risk:
 
 def _build_tool(connection: McpConnection, listed: ListedTool, name: str) -> Tool:
     async def call(arguments: CallArguments, context: ToolContext) -> ToolOutput:
-        output = await connection.call(
-            listed, name, arguments, context.idempotency_key, context.report_progress
-        )
+        hooks = CallHooks(context.report_progress, context.ask_person)
+        output = await connection.call(listed, name, arguments, context.idempotency_key, hooks)
         return await save_output(output, context)
 
     return Tool(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, cast
 import httpx2
 import msgspec
 from mcp import Client, MCPError
-from mcp.client.session import IncomingMessage
+from mcp.client.session import ClientRequestContext, IncomingMessage
 from mcp.client.subscriptions import SubscriptionLost
 from mcp.shared.dispatcher import ProgressFnT
 from mcp_types import (
@@ -23,8 +23,13 @@ from mcp_types import (
     CallToolRequest,
     CallToolRequestParams,
     CallToolResult,
+    ElicitRequest,
+    ElicitRequestParams,
+    ElicitResult,
+    ErrorData,
     Implementation,
     InputRequiredResult,
+    InputResponses,
     LoggingLevel,
     LoggingMessageNotificationParams,
     ReadResourceRequest,
@@ -43,6 +48,7 @@ from agent.tools.contract import ReportProgress
 from agent.tools.mcp.arguments import make_checker
 from agent.tools.mcp.contract import (
     CallArguments,
+    CallHooks,
     CallNotSent,
     CallOutcomeUnclear,
     ListedTool,
@@ -51,11 +57,13 @@ from agent.tools.mcp.contract import (
     ServerOutput,
     SessionEnded,
 )
+from agent.tools.mcp.elicitation import answer_elicitation
 from agent.tools.mcp.http_client import NOT_SENT, SESSION_ENDED, UNCLEAR, McpHttpClient
 from agent.tools.mcp.login import stored_login
 from agent.tools.mcp.results import describe_resources, resource_output, result_output
 from agent.tools.mcp.shown import describe_progress
 from agent.tools.mcp.transports import http_transport, program_transport, sse_transport
+from agent.tools.questions import AskPerson
 from sessions.values.frames import neutralize_output
 
 if TYPE_CHECKING:
@@ -80,7 +88,8 @@ _ANSWER_ADAPTER: TypeAdapter[CallToolResult | InputRequiredResult] = TypeAdapter
 _RESOURCE_ADAPTER: TypeAdapter[ReadResourceResult | InputRequiredResult] = TypeAdapter(
     ReadResourceResult | InputRequiredResult
 )
-_INPUT_REQUIRED = "The tool needs input from a user, which is not supported here."
+_INPUT_REQUIRED = "The tool needs input that cannot be given here."
+_MAX_INPUT_ROUNDS = 10
 _LOG_LEVEL: LoggingLevel = "warning"  # what servers of the newer protocol are asked to send
 _CLIENT_INFO = Implementation(name="holdfast", version=version("holdfast"))
 
@@ -88,8 +97,10 @@ _CLIENT_INFO = Implementation(name="holdfast", version=version("holdfast"))
 class OfficialSession:
     """An `McpSession` of the official package."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, server: str, askers: "Askers") -> None:
         self._client = client
+        self._server = server
+        self._askers = askers
 
     async def list_tools(self) -> tuple[ListedTool, ...]:
         """See `McpSession`."""
@@ -153,24 +164,68 @@ class OfficialSession:
         return resource_output(answer)
 
     async def call(
-        self, tool: str, arguments: CallArguments, key: str, report_progress: ReportProgress
+        self, tool: str, arguments: CallArguments, key: str, hooks: CallHooks
     ) -> ServerOutput:
         """See `McpSession`.
 
         This does not use the package's `call_tool`, which retries calls and discards results that
         do not fit the output schema, although the call has taken effect.
         """
-        meta = cast("RequestParamsMeta", {_IDEMPOTENCY_KEY: key})
-        request = CallToolRequest(
-            params=CallToolRequestParams(name=tool, arguments=arguments, _meta=meta)
+        params = CallToolRequestParams(
+            name=tool,
+            arguments=arguments,
+            _meta=cast("RequestParamsMeta", {_IDEMPOTENCY_KEY: key}),
         )
-        with _translate_errors():
-            answer = await self._client.session.send_request(
-                request, _ANSWER_ADAPTER, progress_callback=_progress_callback(report_progress)
-            )
-        if isinstance(answer, InputRequiredResult):
-            raise ToolError(_INPUT_REQUIRED)
-        return result_output(answer)
+        progress = _progress_callback(hooks.report_progress)
+        with self._askers.asking(hooks.ask_person):
+            for _ in range(_MAX_INPUT_ROUNDS):
+                with _translate_errors():
+                    answer = await self._client.session.send_request(
+                        CallToolRequest(params=params), _ANSWER_ADAPTER, progress_callback=progress
+                    )
+                if not isinstance(answer, InputRequiredResult):
+                    return result_output(answer)
+                responses = await self._answer_inputs(answer, hooks.ask_person)
+                params = params.model_copy(
+                    update={"input_responses": responses, "request_state": answer.request_state}
+                )
+        raise ToolError(_INPUT_REQUIRED)
+
+    async def _answer_inputs(
+        self, required: InputRequiredResult, ask: AskPerson | None
+    ) -> InputResponses:
+        """Answer the questions of a server of the newer protocol, one after the other."""
+        responses: InputResponses = {}
+        for key, request in (required.input_requests or {}).items():
+            if not isinstance(request, ElicitRequest):
+                raise ToolError(_INPUT_REQUIRED)
+            responses[key] = await answer_elicitation(self._server, request.params, ask)
+        return responses
+
+
+class Askers:
+    """The running calls of a session that can ask a person.
+
+    Servers of the older protocol do not say which call a question belongs to, so it is asked only
+    if one call runs.
+    """
+
+    def __init__(self) -> None:
+        self._running: list[AskPerson | None] = []
+
+    @contextlib.contextmanager
+    def asking(self, ask: AskPerson | None) -> Iterator[None]:
+        """Count a running call within the block."""
+        self._running.append(ask)
+        try:
+            yield
+        finally:
+            self._running.remove(ask)
+
+    @property
+    def only(self) -> AskPerson | None:
+        """The way to ask for the only running call; None if there is none, or several."""
+        return self._running[0] if len(self._running) == 1 else None
 
 
 def _progress_callback(report_progress: ReportProgress) -> ProgressFnT:
@@ -195,6 +250,14 @@ async def connected(
         text = data if isinstance(data, str) else msgspec.json.encode(data).decode()
         listener.on_log_message(params.level, text)
 
+    askers = Askers()
+
+    async def on_elicitation(
+        context: ClientRequestContext,  # noqa: ARG001 - the package names it
+        params: ElicitRequestParams,
+    ) -> ElicitResult | ErrorData:
+        return await answer_elicitation(settings.name, params, askers.only)
+
     def make_client(transport: "Transport") -> Client:
         return Client(
             transport,
@@ -203,6 +266,7 @@ async def connected(
             message_handler=on_message,
             logging_callback=on_log,
             log_level=_LOG_LEVEL,
+            elicitation_callback=on_elicitation,
         )
 
     async with contextlib.AsyncExitStack() as opened:
@@ -217,7 +281,7 @@ async def connected(
             _watch_changes(client, listener), name=f"changes of {settings.name}"
         )
         try:
-            yield OfficialSession(client)
+            yield OfficialSession(client, settings.name, askers)
         finally:
             watcher.cancel()
 

@@ -9,8 +9,8 @@ from sessions.values.frames import frame_notes, neutralize_output, to_single_lin
 from sessions.values.text import shorten
 
 MAX_DESCRIPTION_LENGTH = 4_000
-MAX_INSTRUCTIONS_LENGTH = 2_000
-MAX_PROGRESS = 80  # characters
+_MAX_INSTRUCTIONS_LENGTH = 2_000
+_MAX_PROGRESS = 80  # characters
 _MAX_SCHEMA_BYTES = 24_000  # a larger schema loses its descriptions
 _MAX_BARE_SCHEMA_BYTES = 48_000  # a schema that is larger even without them is dropped
 
@@ -48,12 +48,12 @@ def describe_progress(progress: float, total: float | None, message: str | None)
     share = ""
     if total and 0 <= progress <= total:
         share = f"{progress / total:.0%}"
-    return shorten(" ".join(filter(None, (share, to_single_line(message or "")))), MAX_PROGRESS)
+    return shorten(" ".join(filter(None, (share, to_single_line(message or "")))), _MAX_PROGRESS)
 
 
 def quote_instructions(server: str, text: str) -> str:
     """Return the notes of a server for the system prompt, in a frame that they cannot leave."""
-    return frame_notes(server, shorten(text.strip(), MAX_INSTRUCTIONS_LENGTH))
+    return frame_notes(server, shorten(text.strip(), _MAX_INSTRUCTIONS_LENGTH))
 
 
 def label_argument(schema: Mapping[str, Any]) -> str:

@@ -5,7 +5,7 @@ import os
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 import click
 
@@ -167,12 +167,8 @@ def add(
     name: str,
     target: Sequence[str],
     *,
-    env: Sequence[str],
-    header: Sequence[str],
-    cwd: str | None,
-    timeout: float | None,
-    approval: str,
     as_json: bool,
+    **flags: Any,  # noqa: ANN401 - each option has its own type
 ) -> None:
     """Add a server: its NAME, then its URL or its command line.
 
@@ -194,11 +190,11 @@ def add(
         command="" if is_url else first,
         args=tuple(rest),
         url=first if is_url else "",
-        env=_pairs("--env", env),
-        headers=_pairs("--header", header),
-        cwd=cwd or "",
-        timeout=timeout,
-        approval=approval,
+        env=_pairs("--env", flags["env"]),
+        headers=_pairs("--header", flags["header"]),
+        cwd=flags["cwd"] or "",
+        timeout=flags["timeout"],
+        approval=flags["approval"],
     )
     _write_servers(ConfigOptions(config), [server], as_json=as_json)
     if not as_json:

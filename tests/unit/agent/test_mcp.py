@@ -32,6 +32,7 @@ from agent.tools.mcp import shown
 from agent.tools.mcp.arguments import make_checker
 from agent.tools.mcp.contract import (
     CallArguments,
+    CallHooks,
     CallNotSent,
     CallOutcomeUnclear,
     ListedTool,
@@ -46,6 +47,7 @@ from agent.tools.mcp.results import result_output
 from agent.tools.mcp.servers import McpServers
 from agent.tools.mcp.stderr import StderrTail, pick_cause
 from agent.tools.output import EncodedFile, ReportProgress, ToolOutput
+from agent.tools.questions import AskPerson
 from sessions.values.clock import SystemClock
 
 PATIENCE = 5.0
@@ -353,6 +355,7 @@ def listed(name: str, *, read_only: bool = False) -> ListedTool:
     )
 
 
+HOOKS = CallHooks(print)
 DONE = ServerOutput(("done",))
 LOOK, PAY = listed("look", read_only=True), listed("pay")
 
@@ -420,7 +423,7 @@ class Distance:
         return ServerOutput((uri,))
 
     async def call(
-        self, tool: str, arguments: CallArguments, key: str, report_progress: ReportProgress
+        self, tool: str, arguments: CallArguments, key: str, hooks: CallHooks
     ) -> ServerOutput:
         self.calls.append((tool, arguments, key))
         self._called.set()
@@ -431,7 +434,7 @@ class Distance:
             raise SessionEnded
         if self.fails:
             raise self.fails
-        report_progress("50%")
+        hooks.report_progress("50%")
         return DONE
 
 
@@ -501,7 +504,7 @@ async def test_a_call_reaches_the_server_once_with_its_key() -> None:
     server = Distance(LOOK, PAY)
     async with LinkKit(server).running() as link:
         assert link.status == "connected, 2 tools"
-        assert await link.call(PAY, "pay", {"amount": 1}, "key", print) == DONE
+        assert await link.call(PAY, "pay", {"amount": 1}, "key", HOOKS) == DONE
     assert server.calls == [("pay", {"amount": 1}, "key")]
     assert server.inside == 0
 
@@ -533,7 +536,7 @@ async def test_a_failed_call_says_whether_it_may_have_run(
     server.fails = failure
     async with LinkKit(server).running() as link:
         with pytest.raises(ToolError, match=words) as caught:
-            await link.call(tool, "shown", {}, "key", print)
+            await link.call(tool, "shown", {}, "key", HOOKS)
     assert type(caught.value) is kind
     assert len(server.calls) == 1
 
@@ -546,7 +549,7 @@ async def test_a_call_to_a_disconnected_server_does_not_run() -> None:
         assert link.status == "not connected: no route"
         assert link.first_attempt_done.is_set()
         with pytest.raises(ToolError, match=r"pay has NOT run: its server far is not connected"):
-            await link.call(PAY, "pay", {}, "key", print)
+            await link.call(PAY, "pay", {}, "key", HOOKS)
     assert server.calls == []
 
 
@@ -620,7 +623,7 @@ async def test_changed_tools_are_adopted() -> None:
         await kit.moved()
         assert link.tools == (LOOK,)
         with pytest.raises(ToolError, match=r"pay has NOT run: .* no longer offers it"):
-            await link.call(PAY, "pay", {}, "key", print)
+            await link.call(PAY, "pay", {}, "key", HOOKS)
     assert server.calls == []
 
 
@@ -648,7 +651,7 @@ async def test_a_tool_that_is_no_longer_read_only_does_not_run() -> None:
     server = Distance(listed("look"))
     async with LinkKit(server).running() as link:
         with pytest.raises(ToolError, match="now has side effects"):
-            await link.call(LOOK, "look", {}, "key", print)
+            await link.call(LOOK, "look", {}, "key", HOOKS)
     assert server.calls == []
 
 
@@ -659,7 +662,7 @@ async def test_a_server_that_fails_the_check_is_reconnected() -> None:
         server.down = OSError("gone")
         server.fails = CallOutcomeUnclear("reset")
         with pytest.raises(ToolUnknownOutcome):
-            await link.call(PAY, "pay", {}, "key", print)
+            await link.call(PAY, "pay", {}, "key", HOOKS)
         await kit.away()
         assert link.status.startswith("not connected: gone")
         server.down = server.fails = None
@@ -674,14 +677,14 @@ async def test_after_an_unclear_call_the_next_one_waits_for_a_check_of_the_serve
     async with kit.running() as link:
         server.fails = CallOutcomeUnclear("reset")
         with pytest.raises(ToolUnknownOutcome):
-            await link.call(PAY, "pay", {}, "1", print)
+            await link.call(PAY, "pay", {}, "1", HOOKS)
         server.fails = None
-        assert await link.call(PAY, "pay", {}, "2", print) == DONE  # the server was still connected
+        assert await link.call(PAY, "pay", {}, "2", HOOKS) == DONE  # the server was still connected
         server.fails, server.down = CallOutcomeUnclear("reset"), OSError("gone")
         with pytest.raises(ToolUnknownOutcome):
-            await link.call(PAY, "pay", {}, "3", print)
+            await link.call(PAY, "pay", {}, "3", HOOKS)
         with pytest.raises(ToolError, match="pay has NOT run: its server far is not connected"):
-            await link.call(PAY, "pay", {}, "4", print)
+            await link.call(PAY, "pay", {}, "4", HOOKS)
     assert [key for *_, key in server.calls] == ["1", "2", "3"]
 
 
@@ -692,7 +695,7 @@ async def test_a_call_in_an_ended_session_runs_once_in_a_new_one_and_the_tools_s
     server.ends_sessions = 1
     kit = LinkKit(server)
     async with kit.running() as link:
-        assert await link.call(PAY, "pay", {"n": 1}, "k", print) == DONE
+        assert await link.call(PAY, "pay", {"n": 1}, "k", HOOKS) == DONE
         assert server.calls == [("pay", {"n": 1}, "k")] * 2
         assert link.connected
         assert server.asks == 2
@@ -703,7 +706,7 @@ async def test_a_call_is_repeated_once_only_when_its_sessions_keep_ending() -> N
     server = Distance(LOOK, PAY)
     server.ends_sessions = 99
     async with LinkKit(server).running() as link:
-        error = await failure(link.call(PAY, "pay", {}, "k", print))
+        error = await failure(link.call(PAY, "pay", {}, "k", HOOKS))
         assert str(error).startswith("pay has NOT run: ")
         assert type(error) is ToolError
         assert len(server.calls) == 2
@@ -715,7 +718,7 @@ async def test_a_call_does_not_run_when_no_new_session_can_be_opened() -> None:
     kit = LinkKit(server)
     async with kit.running() as link:
         server.down_later = ConnectionError("gone")
-        error = await failure(link.call(PAY, "pay", {}, "k", print))
+        error = await failure(link.call(PAY, "pay", {}, "k", HOOKS))
         assert "pay has NOT run: its server far is not connected" in str(error)
         assert not link.connected
     assert len(server.calls) == 1
@@ -734,14 +737,14 @@ async def test_a_call_that_fails_after_the_disconnection_blocks_no_other_call() 
     async with kit.running() as link, asyncio.TaskGroup() as group:
         server.release.clear()
         server.fails = CallOutcomeUnclear("reset")
-        paying = group.create_task(failure(link.call(PAY, "pay", {}, "1", print)))
+        paying = group.create_task(failure(link.call(PAY, "pay", {}, "1", HOOKS)))
         await server.called()
         link.on_disconnected()
         await kit.away()
         server.release.set()
         async with asyncio.timeout(PATIENCE):
             assert isinstance(await paying, ToolUnknownOutcome)
-            assert "not connected" in str(await failure(link.call(PAY, "pay", {}, "2", print)))
+            assert "not connected" in str(await failure(link.call(PAY, "pay", {}, "2", HOOKS)))
 
 
 async def test_a_silent_server_with_a_running_call_stays_connected() -> None:
@@ -750,7 +753,7 @@ async def test_a_silent_server_with_a_running_call_stays_connected() -> None:
     kit.link._answer_seconds = 0.02
     async with kit.running() as link, asyncio.TaskGroup() as group:
         server.release.clear()
-        paying = group.create_task(link.call(PAY, "pay", {}, "key", print))
+        paying = group.create_task(link.call(PAY, "pay", {}, "key", HOOKS))
         server.silent = True
         link.on_tools_changed()
         await server.asked_times(4)  # each check waits until the time limit
@@ -800,6 +803,7 @@ async def test_only_enabled_tools_are_listed(caplog: pytest.LogCaptureFixture) -
 class Context(msgspec.Struct, frozen=True):
     idempotency_key: str
     report_progress: ReportProgress = print
+    ask_person: AskPerson | None = None
 
 
 def together(*servers: Distance, **options: Any) -> McpServers:
