@@ -20,6 +20,7 @@ from mcp.shared.dispatcher import ProgressFnT
 from mcp_types import (
     CONNECTION_CLOSED,
     HEADER_MISMATCH,
+    PARSE_ERROR,
     CallToolRequest,
     CallToolRequestParams,
     CallToolResult,
@@ -90,6 +91,8 @@ _RESOURCE_ADAPTER: TypeAdapter[ReadResourceResult | InputRequiredResult] = TypeA
 )
 _INPUT_REQUIRED = "The tool needs input that cannot be given here."
 _MAX_INPUT_ROUNDS = 10
+_UNDECODABLE = "Failed to parse "
+"""Beginning of the package's errors about answers over HTTP that it cannot decode."""
 _LOG_LEVEL: LoggingLevel = "warning"  # what servers of the newer protocol are asked to send
 _CLIENT_INFO = Implementation(name="holdfast", version=version("holdfast"))
 
@@ -370,7 +373,9 @@ def _translate_errors() -> Iterator[None]:
             raise SessionEnded(reason) from error
         if error.code in {NOT_SENT, HEADER_MISMATCH}:
             raise CallNotSent(reason) from error
-        if error.code in {UNCLEAR, CONNECTION_CLOSED}:
+        if error.code in {UNCLEAR, CONNECTION_CLOSED} or (
+            error.code == PARSE_ERROR and reason.startswith(_UNDECODABLE)
+        ):
             raise CallOutcomeUnclear(reason) from error
         raise ToolError(reason or f"The call failed with error {error.code}.") from error
     except ValidationError as error:
