@@ -42,6 +42,13 @@ class ToolStarted(msgspec.Struct, frozen=True):
     emoji: str = ""
 
 
+class ToolProgress(msgspec.Struct, frozen=True):
+    """Progress of a running tool call, for the status line."""
+
+    call_id: str
+    text: str
+
+
 class ToolFinished(msgspec.Struct, frozen=True):
     """End of a tool call."""
 
@@ -126,5 +133,5 @@ AnswerEvent = (
 )
 """Events that change the answer."""
 
-AgentEvent = AnswerEvent | Notice
+AgentEvent = AnswerEvent | ToolProgress | Notice
 """All events of a running turn."""

@@ -152,6 +152,7 @@ class _TurnLoop:
                 workspace=task.workspace,
                 drafts=resources.drafts,
                 turn_key=f"{task.session_id}:{task.turn_id}",
+                ask_person=resources.ask_person,
                 send_file=resources.send_file,
                 mask=resources.mask,
             ),

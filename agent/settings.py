@@ -5,6 +5,7 @@ one, the key's path inside the struct and the end of an error message.
 """
 
 from collections.abc import Iterator
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Literal, get_args
 
@@ -279,6 +280,46 @@ class ToolSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     shell: Annotated[ShellSettings, Meta(description="See `[tools.shell]`.")] = ShellSettings()
 
 
+class McpToolSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Selection of a server's tools. Names are those of the server; `*` stands for any characters."""
+
+    allow: Annotated[
+        tuple[str, ...] | None, Meta(description="Tools to offer. Default: all of the server's.")
+    ] = None
+    deny: Annotated[tuple[str, ...], Meta(description="Tools not to offer.")] = ()
+
+
+class McpOauthSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Login at an MCP server with OAuth; only for servers that do not register clients themselves."""
+
+    grant: Annotated[
+        Literal["authorization_code", "client_credentials"],
+        Meta(
+            description="`authorization_code`: a person logs in with `holdfast mcp login`. "
+            "`client_credentials`: Holdfast logs in by itself."
+        ),
+    ] = "authorization_code"
+    client_id: Annotated[
+        str | None, Meta(description="Id of a client that is registered already.")
+    ] = None
+    client_secret: Annotated[Secret | None, Meta(description="Secret of that client.")] = None
+    scope: Annotated[
+        str | None, Meta(description="Scopes to ask for. Default: those that the server names.")
+    ] = None
+    redirect_port: Annotated[
+        Annotated[int, Meta(ge=1, le=65_535)] | None,
+        Meta(
+            description="Port of the redirect address `http://127.0.0.1:PORT/callback`, if it is "
+            "registered. Default: a free one."
+        ),
+    ] = None
+
+    def conflicts(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
+        """Yield contradictory keys; see the module's docstring."""
+        if self.grant == "client_credentials" and not (self.client_id and self.client_secret):
+            yield ("grant",), "needs client_id and client_secret"
+
+
 class McpSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """MCP server (Model Context Protocol) whose tools the agent may use."""
 
@@ -301,9 +342,47 @@ class McpSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     headers: Annotated[
         dict[str, Secret], Meta(description="Headers sent to that address; secrets allowed.")
     ] = {}
-    enabled_tools: Annotated[
-        tuple[str, ...] | None, Meta(description="Tools to offer. Default: all of the server's.")
+    oauth: Annotated[McpOauthSettings | None, Meta(description="See `[mcp.oauth]`.")] = None
+    cwd: Annotated[
+        Path | None, Meta(description="Working folder of the program. Default: the daemon's.")
     ] = None
+    disabled: Annotated[
+        bool, Meta(description="Do not connect to the server, but keep its configuration.")
+    ] = False
+    timeout: Annotated[
+        Seconds | None,
+        Meta(description="Maximum run time of a call, in seconds. Default: `agent.tool_timeout`."),
+    ] = None
+    approval: Annotated[
+        Literal["auto", "ask", "never"],
+        Meta(
+            description="`auto` asks before calls of tools without `readOnlyHint`, `ask` before "
+            "every call, `never` only before calls of a tool that the server has changed."
+        ),
+    ] = "auto"
+    instructions: Annotated[
+        bool, Meta(description="Give the server's instructions to the model.")
+    ] = True
+    enabled_tools: Annotated[
+        tuple[str, ...] | None,
+        Meta(description="Older form of `allow` in `[mcp.tools]`, with exact names."),
+    ] = None
+    tools: Annotated[McpToolSettings, Meta(description="See `[mcp.tools]`.")] = McpToolSettings()
+
+    def offers(self, tool: str) -> bool:
+        """True if a tool of the server is offered to the model."""
+        if self.enabled_tools is not None and tool not in self.enabled_tools:
+            return False
+        allow = self.tools.allow
+        if allow is not None and not any(fnmatchcase(tool, pattern) for pattern in allow):
+            return False
+        return not any(fnmatchcase(tool, pattern) for pattern in self.tools.deny)
+
+    @property
+    def expected_tools(self) -> frozenset[str]:
+        """Exact names of tools that the server should have."""
+        names = (*(self.enabled_tools or ()), *(self.tools.allow or ()))
+        return frozenset(name for name in names if not _is_pattern(name))
 
     def conflicts(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
         """Yield contradictory keys; see the module's docstring."""
@@ -312,10 +391,18 @@ class McpSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
         for key, value, user in (
             ("args", self.args, "command"),
             ("env", self.env, "command"),
+            ("cwd", self.cwd, "command"),
             ("headers", self.headers, "url"),
+            ("oauth", self.oauth, "url"),
         ):
             if value and getattr(self, user) is None:
                 yield (key,), f"has no effect without {user}"
+        if self.enabled_tools is not None and self.tools.allow is not None:
+            yield ("enabled_tools",), "cannot be combined with tools.allow; keep one"
+
+
+def _is_pattern(name: str) -> bool:
+    return not {"*", "?", "["}.isdisjoint(name)
 
 
 class VoiceSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -17,7 +17,7 @@ from agent.providers.registry import Target
 from agent.tools.contract import SendFile
 from agent.tools.drafts import DraftStore
 from agent.tools.registry import ToolRegistry
-from agent.tools.run import Approve, ToolJournal
+from agent.tools.run import Approve, AskDuringCall, ToolJournal
 from sessions.records import Message, ToolRun
 from sessions.values.clock import Clock
 from sessions.values.masks import MaskedText, MaskSecrets
@@ -100,6 +100,7 @@ class TurnResources(msgspec.Struct, frozen=True, kw_only=True):
     learned_targets: LearnedTargets
     drafts: DraftStore
     approve: Approve | None = None
+    ask_person: AskDuringCall | None = None
     send_file: SendFile | None = None
     mask: MaskSecrets = MaskedText  # applied to tool results
     limits: TurnLimits = TurnLimits()

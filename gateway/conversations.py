@@ -111,6 +111,7 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     metrics: Metrics
     transcriber: SpeechToText | None
     mcp_problems: Callable[[], Mapping[str, str]]  # by server
+    mcp_status: Callable[[], Mapping[str, str]]  # of all servers
     on_alert_change: Callable[[], None]  # called when the alert watch must check now
     lifecycle: LifecycleEvents
     process: ProcessContext

@@ -8,7 +8,7 @@ receive and deliver; then delivery is flushed; then connections close.
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from starlette.applications import Starlette
 
 from agent.settings import VoiceSettings
 from agent.tools.contract import Tool
+from agent.tools.mcp.contract import MCP_LOGIN_FOLDER
 from agent.tools.mcp.memory import ToolMemory
 from agent.tools.mcp.servers import McpServers
 from agent.tools.registry import BUILT_IN, load_entry_points
@@ -60,7 +61,7 @@ from gateway.settings import Settings
 from gateway.spending.budgets import Budgets
 from gateway.turns.choices import ModelChoices
 from gateway.turns.feeds import Feeds
-from gateway.turns.models import Models, open_targets
+from gateway.turns.models import ExternalTools, Models, open_targets
 from platforms.core.contract import Adapter, OffersLinks, PlatformSpec, Surroundings
 from sessions.errors import StoreError, StoreTooNew
 from sessions.store.store import SessionStore
@@ -85,6 +86,7 @@ class OpenGateway(msgspec.Struct, frozen=True, kw_only=True):
     """Application behind the HTTP port; None without HTTP."""
     created_api_key: bool
     """True if this start created the API key, because none is configured."""
+    mcp_status: Callable[[], Mapping[str, str]]
 
 
 class GatewayRunner:
@@ -162,6 +164,7 @@ class GatewayRunner:
                 self._clock,
                 taken_names=[tool.name for tool in tools],
                 memory=tool_memory,
+                logins=self._home / MCP_LOGIN_FOLDER,
             )
             models = Models(
                 self._settings,
@@ -169,8 +172,12 @@ class GatewayRunner:
                 targets,
                 clock=self._clock,
                 tools=tools,
-                mcp_tools=servers.tools,
-                mcp_reserved_names=servers.reserved_names,
+                external=ExternalTools(
+                    tools=servers.tools,
+                    reserved_names=servers.reserved_names,
+                    earlier_names=servers.earlier_names,
+                    instructions=servers.instructions,
+                ),
                 choice_for=choices.get,
             )
             transcriber = _create_transcriber(self._settings.voice)
@@ -234,6 +241,7 @@ class GatewayRunner:
                     operations=self._make_operations(services, conversations),
                     app=app,
                     created_api_key=key is not None and key.is_new,
+                    mcp_status=services.mcp_status,
                 )
                 checkpoints = conversations.checkpoints.run()
                 tasks.append(connections.create_task(checkpoints, name="checkpoints"))
@@ -301,6 +309,7 @@ class GatewayRunner:
             metrics=self._metrics,
             transcriber=transcriber,
             mcp_problems=servers.problems,
+            mcp_status=servers.status,
             on_alert_change=self._alert_wakeup.set,
             lifecycle=self._lifecycle,
             process=self._process,
@@ -509,7 +518,9 @@ class GatewayRunner:
         successor = self._process.successor
         version = successor.version if successor else None
         fixed = {"version": version, "started_at": self._started_at, "url": self.url}
-        return self.condition.status() | fixed | {"degraded": dict(self._degraded_parts())}
+        servers = dict(self._open.mcp_status()) if self._open else {}
+        degraded = dict(self._degraded_parts())
+        return self.condition.status() | fixed | {"degraded": degraded, "mcp": servers}
 
     def _degraded_parts(self) -> Mapping[str, str]:
         return self._open.conversations.degraded_parts() if self._open else {}

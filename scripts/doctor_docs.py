@@ -23,6 +23,7 @@ SOURCES = {
     "Discord": "platforms/discord/probe.py",
     "Slack": "platforms/slack/probe.py",
     "Model": "agent/probe.py",
+    "MCP servers": "gateway/operate/doctor/mcp.py",
     "Database": "gateway/operate/doctor/database.py",
     "Disk": "gateway/operate/doctor/disk.py",
     "Clock": "gateway/operate/doctor/clock.py",

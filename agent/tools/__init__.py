@@ -1,6 +1,8 @@
 """Tools for the model, and the execution of tool calls.
 
 contract, define, risk   the `Tool` record, the decorator `tool` and the risk levels
+questions                questions of a running tool to a person
+output, received         results with files, and the folder for them
 registry                 all tools, and the enabled families
 gate, names              validation of calls; repair and suggestion of tool names
 run                      execution of calls, with batches, deadline, loop_guard, repeats, spill and

@@ -12,11 +12,13 @@ import msgspec
 
 from agent.model.contract import ToolSchema
 from agent.tools.drafts import DraftStore
+from agent.tools.output import ReportProgress, ToolOutput
+from agent.tools.questions import AskPerson
 from agent.tools.risk import Risk
 from sessions.values.clock import Clock
 from sessions.values.masks import MaskSecrets
 
-__all__ = ["Risk", "SendFile", "Tool", "ToolContext"]
+__all__ = ["ReportProgress", "Risk", "SendFile", "Tool", "ToolContext", "ToolOutput"]
 
 SendFile = Callable[[str, str, str], Awaitable[str]]
 """Sends a workspace file to the chat. Arguments: path, caption, idempotency key of the call.
@@ -54,6 +56,16 @@ class ToolContext(Protocol):
         ...
 
     @property
+    def report_progress(self) -> ReportProgress:
+        """A function that tells people how far the call is."""
+        ...
+
+    @property
+    def ask_person(self) -> AskPerson | None:
+        """A function that asks a person in the chat; None where no one can be asked."""
+        ...
+
+    @property
     def send_file(self) -> SendFile | None:
         """A function that sends files to the chat; None where there is no chat."""
         ...
@@ -66,7 +78,7 @@ class Tool(msgspec.Struct, frozen=True):
     risk: Risk
     schema: ToolSchema
     arguments: Any  # type of the decoded arguments
-    call: Callable[[Any, ToolContext], Awaitable[str]]
+    call: Callable[[Any, ToolContext], Awaitable[str | ToolOutput]]
     emoji: str = "🔧"
     timeout: float | None = None  # seconds; None: the configured default
     parallel: bool = False  # may run in parallel with other parallel calls
@@ -75,6 +87,7 @@ class Tool(msgspec.Struct, frozen=True):
     touches: str = ""  # argument with a path; calls on the same path never run in parallel
     grows: str = ""  # argument that can be long; gets a limit when calls keep being cut off
     check: Callable[[Any], str | None] | None = None  # returns the error in decoded arguments
+    asks: bool | None = None  # each call needs approval; None: by its risk
     change: str = ""  # change since the tool was trusted, for the question about a call
     takes_placeholders: bool = False  # its arguments may contain placeholders of secrets
     family: str = ""  # as in `tools.enabled`; empty: always enabled
@@ -82,9 +95,16 @@ class Tool(msgspec.Struct, frozen=True):
     @property
     def must_ask(self) -> bool:
         """True if each call needs approval."""
+        if self.asks is not None and not self.change:
+            return self.asks
         return self.risk is Risk.EXEC or (self.risk is Risk.NET and self.sends)
 
     @property
     def read_only(self) -> bool:
-        """True if a call has no side effects."""
+        """True if a call has no side effects and reaches no other system."""
         return self.risk is Risk.READ
+
+    @property
+    def only_reads(self) -> bool:
+        """True if a call has no side effects, so that an interrupted call has none either."""
+        return self.read_only or (self.risk is Risk.NET and not self.sends)

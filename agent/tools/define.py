@@ -11,9 +11,9 @@ from typing import Annotated, Any, get_type_hints
 import msgspec
 
 from agent.model.contract import ToolSchema
-from agent.tools.contract import Risk, Tool, ToolContext
+from agent.tools.contract import Risk, Tool, ToolContext, ToolOutput
 
-ToolFunction = Callable[..., Awaitable[str]]
+ToolFunction = Callable[..., Awaitable[str | ToolOutput]]
 
 _ARGUMENT_DOC = re.compile(r"^\s+(\w+): (.+(?:\n\s{8,}\S.*)*)", re.MULTILINE)
 
@@ -48,7 +48,7 @@ def tool(
                 msg = f"the tool {name} has no argument {argument!r} for {role}"
                 raise TypeError(msg)
 
-        async def call(arguments: msgspec.Struct, context: ToolContext) -> str:
+        async def call(arguments: msgspec.Struct, context: ToolContext) -> str | ToolOutput:
             return await function(context, **msgspec.structs.asdict(arguments))
 
         return Tool(

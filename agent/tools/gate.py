@@ -66,10 +66,13 @@ class RefusedCall(msgspec.Struct, frozen=True):
 
 
 def admit_call(
-    call: StepCall, tools: Mapping[str, T], reserved_names: Collection[str] = ()
+    call: StepCall,
+    tools: Mapping[str, T],
+    reserved_names: Collection[str] = (),
+    earlier_names: Mapping[str, str] | None = None,
 ) -> AdmittedCall[T] | RefusedCall:
-    """Correct and validate a call; `reserved_names` are names of tools that cannot be called now."""
-    call = _fix_name(call, tools, reserved_names)
+    """Correct and validate a call; see `ToolRegistry` for the names."""
+    call = _fix_name(call, tools, reserved_names, earlier_names or {})
     tool = tools.get(call.name)
     if tool is None:
         return RefusedCall(call, _unknown_tool_text(call.name, tools))
@@ -92,12 +95,16 @@ def admit_call(
 
 
 def _fix_name(
-    call: StepCall, tools: Mapping[str, GatedTool], reserved_names: Collection[str]
+    call: StepCall,
+    tools: Mapping[str, GatedTool],
+    reserved_names: Collection[str],
+    earlier_names: Mapping[str, str],
 ) -> StepCall:
     # The name of an unsealed call may be incomplete.
     if call.name in tools or not call.sealed:
         return call
-    name = repair_name(call.name, tools, reserved_names) or call.name
+    name = earlier_names.get(call.name) or repair_name(call.name, tools, reserved_names)
+    name = name or call.name
     return msgspec.structs.replace(call, name=name)
 
 

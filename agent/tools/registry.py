@@ -1,6 +1,6 @@
 """The registry of built-in and installed tools."""
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from importlib.metadata import entry_points
 
 from agent.model.contract import ToolSchema
@@ -30,14 +30,19 @@ class ToolRegistry:
     """The tools of one turn by name; raises `ValueError` for a duplicate name.
 
     `reserved_names` are the names of known tools that the turn cannot call, such as those of a
-    disconnected server. No call of such a tool is taken for a call of another one.
+    disconnected server. No call of such a tool is taken for a call of another one. `earlier_names`
+    are names of older versions, still found in histories, each with the present name of that tool.
     """
 
     def __init__(
-        self, tools: Iterable[Tool] = BUILT_IN, reserved_names: Iterable[str] = ()
+        self,
+        tools: Iterable[Tool] = BUILT_IN,
+        reserved_names: Iterable[str] = (),
+        earlier_names: Mapping[str, str] | None = None,
     ) -> None:
         self.by_name: dict[str, Tool] = {}
         self.reserved_names = frozenset(reserved_names)
+        self.earlier_names = earlier_names or {}
         for tool in tools:
             if tool.name in self.by_name:
                 msg = f"Two tools are named {tool.name!r}; remove or rename one of them."

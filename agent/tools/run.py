@@ -12,28 +12,31 @@ import msgspec
 
 from agent.answer.call_slots import StepCall, classify_arguments
 from agent.errors import ToolError, ToolTimeout, ToolUnknownOutcome
-from agent.events import AgentEvent, ToolFinished, ToolStarted
+from agent.events import AgentEvent, ToolFinished, ToolProgress, ToolStarted
 from agent.tools.batches import BatchItem, normalize_path, split_batches
-from agent.tools.contract import Risk, SendFile, Tool
-from agent.tools.deadline import run_with_deadline
+from agent.tools.contract import ReportProgress, Risk, SendFile, Tool, ToolOutput
+from agent.tools.deadline import CallDeadline, run_with_deadline
 from agent.tools.done_list import summarize_calls
 from agent.tools.drafts import DraftStore
 from agent.tools.gate import AdmittedCall, CallIdentity, RefusedCall, admit_call
 from agent.tools.loop_guard import LoopGuard
 from agent.tools.masks import has_placeholder
+from agent.tools.questions import AskPerson, PersonAnswer, PersonQuestion
 from agent.tools.registry import ToolRegistry
 from agent.tools.repeats import UNKNOWN_PREFIX, EarlierCall, RepeatedCalls, earlier_call_from
 from agent.tools.spill import ResultCaps, fits, format_preview, spill_result, truncate
 from sessions.errors import ToolAlreadyStarted
-from sessions.records import Message, MessageRole, ToolCall, ToolRun
+from sessions.records import Attachment, Message, MessageRole, ToolCall, ToolRun
 from sessions.values.clock import Clock
 from sessions.values.masks import PLACEHOLDER_HEAD, MaskedText, MaskSecrets
+from sessions.values.text import shorten
 
 Approve = Callable[[Tool, ToolCall], Awaitable[str | None]]
 """Asks for approval of a call; returns None, or the reason for the denial as text for the model."""
 
 BATCH_TIMEOUT_SECONDS = 420.0  # for calls that run in parallel
 _MAX_LABEL_LENGTH = 80
+_PROGRESS_INTERVAL_SECONDS = 0.5  # between two reports that are shown
 _READER_TOOL = "read_file"
 
 _STARTED_BEFORE = (
@@ -45,6 +48,9 @@ _HIDDEN_SECRET = (
     f"its arguments contain {PLACEHOLDER_HEAD}…, which stands for a password or key that is hidden "
     "from you. Leave it out. write_file and edit_file can keep it in the file that it is from."
 )
+
+AskDuringCall = Callable[[ToolCall, PersonQuestion], Awaitable[PersonAnswer | None]]
+"""Asks a person a question of a running call; see `agent.tools.questions.AskPerson`."""
 
 _log = logging.getLogger(__name__)
 
@@ -60,8 +66,13 @@ class ToolJournal(Protocol):
         """
         ...
 
-    async def tool_finished(self, call: ToolCall, ok: bool, result: str) -> None:
-        """Record the result of a call, including calls that were refused and never started."""
+    async def tool_finished(
+        self, call: ToolCall, ok: bool, result: str, files: tuple[Attachment, ...]
+    ) -> None:
+        """Record the result of a call, including calls that were refused and never started.
+
+        `files` are the files of the result in the workspace.
+        """
         ...
 
 
@@ -74,6 +85,10 @@ class LateResultJournal(Protocol):
         ...
 
 
+def _ignore_progress(_text: str) -> None:
+    """Show nothing."""
+
+
 class CallContext(msgspec.Struct, frozen=True, kw_only=True):
     """The `ToolContext` of one call."""
 
@@ -82,6 +97,8 @@ class CallContext(msgspec.Struct, frozen=True, kw_only=True):
     idempotency_key: str
     drafts: DraftStore
     mask: MaskSecrets = MaskedText
+    report_progress: ReportProgress = _ignore_progress
+    ask_person: AskPerson | None = None
     send_file: SendFile | None = None
 
 
@@ -92,10 +109,16 @@ class ToolServices(msgspec.Struct, frozen=True, kw_only=True):
     workspace: Path
     drafts: DraftStore
     turn_key: str  # the beginning of every idempotency key of the turn
+    ask_person: AskDuringCall | None = None
     send_file: SendFile | None = None
     mask: MaskSecrets = MaskedText  # applied to every result before the model reads it
 
-    def context_of(self, call: StepCall) -> CallContext:
+    def context_of(
+        self,
+        call: StepCall,
+        report_progress: ReportProgress = _ignore_progress,
+        ask_person: AskPerson | None = None,
+    ) -> CallContext:
         """Return the context of one call."""
         return CallContext(
             clock=self.clock,
@@ -103,6 +126,8 @@ class ToolServices(msgspec.Struct, frozen=True, kw_only=True):
             idempotency_key=f"{self.turn_key}:{call.id}",
             drafts=self.drafts,
             mask=self.mask,
+            report_progress=report_progress,
+            ask_person=ask_person,
             send_file=self.send_file,
         )
 
@@ -127,6 +152,7 @@ class _CallResult(msgspec.Struct, frozen=True, kw_only=True):
     ran: bool = False
     outcome_unknown: bool = False  # the call may or may not have had its effect
     refused: bool = False  # by the gate or the loop guard; no approval could have allowed it
+    files: tuple[Attachment, ...] = ()
 
 
 class _RunnableCall(msgspec.Struct, frozen=True):
@@ -162,6 +188,7 @@ class ToolRunner:
         self.all_refused = False  # gate or loop guard refused every call of the last run
         self._tools = registry.by_name
         self._reserved_names = registry.reserved_names
+        self._earlier_names = registry.earlier_names
         self._journal = journal
         self._emit = emit
         self._services = services
@@ -191,7 +218,7 @@ class ToolRunner:
                 sealed=True,
             )
             decision = self._admit(call)
-            if isinstance(decision, AdmittedCall) and not decision.tool.read_only:
+            if isinstance(decision, AdmittedCall) and not decision.tool.only_reads:
                 self._repeated_calls.add(decision.identity, earlier_call_from(run))
 
     def repair_calls(self, calls: Sequence[StepCall]) -> tuple[StepCall, ...]:
@@ -229,7 +256,7 @@ class ToolRunner:
 
     def _admit(self, call: StepCall) -> AdmittedCall[Tool] | RefusedCall:
         try:
-            return admit_call(call, self._tools, self._reserved_names)
+            return admit_call(call, self._tools, self._reserved_names, self._earlier_names)
         except Exception as error:  # noqa: BLE001 - a tool's check is a part of the tool
             _log.exception("the check of the arguments of %s failed", call.name)
             reason = f"{type(error).__name__}: {error}"
@@ -306,7 +333,8 @@ class ToolRunner:
         if plan.needs_approval and (denial := await self._approval_denial(plan)) is not None:
             return _CallResult(ok=False, text=f"{call.name} has NOT run: {denial}")
         try:
-            await self._journal.tool_started(to_tool_call(call), tool.risk, self._attempt)
+            risk = Risk.READ if tool.only_reads else tool.risk
+            await self._journal.tool_started(to_tool_call(call), risk, self._attempt)
         except ToolAlreadyStarted:
             return _CallResult(ok=False, text=_STARTED_BEFORE.format(call.name), refused=True)
         self.started_tools.append(call.name)
@@ -325,25 +353,45 @@ class ToolRunner:
 
     async def _execute(self, plan: _RunnableCall, limit: float) -> _CallResult:
         admitted, call, tool = plan.admitted, plan.admitted.call, plan.admitted.tool
-        context = self._services.context_of(call)
         seconds = min(tool.timeout or self._limits.timeout, limit)
+        deadline = CallDeadline(seconds, None if limit == math.inf else limit)
+        progress = _ProgressReports(call.id, deadline, self._emit)
+        ask = self._services.ask_person
+
+        async def ask_person(question: PersonQuestion) -> PersonAnswer | None:
+            assert ask is not None  # noqa: S101 - see below
+            with deadline.paused():
+                return await ask(to_tool_call(call), question)
+
+        context = self._services.context_of(call, progress.report, ask_person if ask else None)
+        files: list[Attachment] = []
+
+        async def work() -> str:
+            output = await tool.call(admitted.arguments, context)
+            if isinstance(output, ToolOutput):
+                files.extend(output.files)
+                return output.text
+            return str(output)  # tools of other distributions may return another type
+
         on_late_result = functools.partial(self._on_late_result, plan)
         try:
-            result = await run_with_deadline(
-                tool.call(admitted.arguments, context), call.name, seconds, on_late_result
-            )
+            result = await run_with_deadline(work(), call.name, deadline, on_late_result)
         except (ToolTimeout, ToolUnknownOutcome) as error:
-            unknown = not tool.read_only
-            text = f"{UNKNOWN_PREFIX}: {_error_text(error)}" if unknown else _error_text(error)
-            return _CallResult(ok=False, text=text, ran=True, outcome_unknown=unknown)
+            if tool.only_reads:
+                seconds = deadline.total_seconds
+                cause = f": it took more than {seconds:.3g} s" if type(error) is ToolTimeout else ""
+                return _CallResult(ok=False, text=f"{call.name} did not complete{cause}.", ran=True)
+            text = f"{UNKNOWN_PREFIX}: {_error_text(error)}"
+            return _CallResult(ok=False, text=text, ran=True, outcome_unknown=True)
         except ToolError as error:
             return _CallResult(ok=False, text=_error_text(error), ran=True)
         except Exception as error:  # noqa: BLE001 - the boundary of tools
             _log.exception("tool %s failed", call.name)
             text = f"{call.name} failed: {type(error).__name__}: {error}"
             return _CallResult(ok=False, text=text, ran=True)
-        # `str`, because tools of other distributions may return another type.
-        return _CallResult(ok=True, text=str(result), ran=True)
+        finally:
+            progress.close()
+        return _CallResult(ok=True, text=result, ran=True, files=tuple(files))
 
     async def _on_late_result(self, plan: _RunnableCall, result: str) -> None:
         call = plan.admitted.call
@@ -369,7 +417,7 @@ class ToolRunner:
         if result.ran and isinstance(plan, _RunnableCall):
             text = self._record_outcome(plan, result, text)
         self._remaining_characters = max(0, self._remaining_characters - len(text))
-        await self._journal.tool_finished(to_tool_call(call), result.ok, text)
+        await self._journal.tool_finished(to_tool_call(call), result.ok, text, result.files)
         self._recorded_ids.add(call.id)
         if (
             isinstance(plan, _RunnableCall)
@@ -378,11 +426,11 @@ class ToolRunner:
             await self._record_late_result(plan, late)
         if result.ran:
             self._emit(ToolFinished(call.id, call.name, result.ok))
-        return Message(MessageRole.TOOL, text, tool_call_id=call.id)
+        return Message(MessageRole.TOOL, text, tool_call_id=call.id, files=result.files)
 
     def _record_outcome(self, plan: _RunnableCall, result: _CallResult, text: str) -> str:
         """Record the outcome for the rest of the turn; return the text with any warning."""
-        call, changes = plan.admitted.call, not plan.admitted.tool.read_only
+        call, changes = plan.admitted.call, not plan.admitted.tool.only_reads
         warning = self._loop_guard.record_result(
             plan.identity, result.text, ok=result.ok, changes=changes
         )
@@ -406,6 +454,35 @@ class ToolRunner:
         return format_preview(
             text, spilled, reader_tool=_READER_TOOL if _READER_TOOL in self._tools else None
         )
+
+
+class _ProgressReports:
+    """The reports of one running call: each renews the deadline, and a few per second are shown."""
+
+    def __init__(
+        self, call_id: str, deadline: CallDeadline, emit: Callable[[AgentEvent], None]
+    ) -> None:
+        self._call_id = call_id
+        self._deadline = deadline
+        self._emit = emit
+        self._shown_at = -math.inf
+        self._closed = False
+
+    def report(self, text: str) -> None:
+        """See `agent.tools.contract.ReportProgress`."""
+        if self._closed:
+            return
+        self._deadline.renew()
+        now = asyncio.get_running_loop().time()
+        if now - self._shown_at >= _PROGRESS_INTERVAL_SECONDS:
+            self._shown_at = now
+            self._emit(
+                ToolProgress(self._call_id, shorten(" ".join(text.split()), _MAX_LABEL_LENGTH))
+            )
+
+    def close(self) -> None:
+        """Ignore later reports, because the call has ended."""
+        self._closed = True
 
 
 def to_tool_call(call: StepCall) -> ToolCall:

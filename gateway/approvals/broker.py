@@ -14,9 +14,11 @@ from typing import Any, Literal
 import msgspec
 
 from agent.tools.contract import Tool
+from agent.tools.questions import PersonAnswer, PersonQuestion
 from gateway.access.people import People
 from gateway.access.policy import Role, admin_addresses
-from gateway.approvals import rules, wording
+from gateway.approvals import questions, rules, wording
+from gateway.approvals.questions import is_question
 from gateway.approvals.rules import Answerer, AnswerRefusal, approval_code, can_answer
 from gateway.commands.contract import CommandCall, CommandOutcome, NoticeReply
 from gateway.delivery.outbox import Delivery
@@ -42,6 +44,7 @@ from sessions.values.clock import Clock
 from sessions.values.ids import Ids
 from sessions.values.item_ids import ItemId, ItemType, question_id
 from sessions.values.notices import NoticeId
+from sessions.values.text import shorten
 
 _APPROVAL_TIMEOUT_SECONDS = 1800.0
 
@@ -49,6 +52,7 @@ _DENIALS_SHELF = "denied"  # denials that no turn has read yet, by hash of the c
 _BUTTONS = (("Allow", ButtonAction.APPROVE), ("Deny", ButtonAction.DENY))
 _TIMELINE_ROWS = 100  # newest rows of a chat that are searched for the message of a request
 _MAX_REASON_LENGTH = 500
+_MAX_LABEL = 40  # characters of a button
 _ENDED_STATES = {TurnState.DONE, TurnState.FAILED, TurnState.STOPPED}
 
 log = logging.getLogger(__name__)
@@ -119,7 +123,10 @@ class ApprovalBroker:
         known = await self._find_earlier(turn, call)
         if known is None and (reason := self._why_unanswerable(turn, tool)):
             return reason
-        approval = known or await self._new_approval(turn, tool, call)
+        by_requester = rules.can_requester_answer(tool.risk)
+        approval = known or await self._new_approval(
+            turn, tool.name, call, by_requester=by_requester
+        )
         answer = self._waiters[approval.id] = asyncio.get_running_loop().create_future()
         try:
             if known is None:
@@ -127,6 +134,27 @@ class ApprovalBroker:
             return await self._resolve(approval, answer)
         except asyncio.CancelledError:
             self._start_task(self._close_abandoned(approval.id, turn.turn_id))
+            raise
+        finally:
+            del self._waiters[approval.id]
+
+    async def ask(
+        self, turn: RequestingTurn, call: ToolCall, question: PersonQuestion
+    ) -> PersonAnswer | None:
+        """Ask the requester a question of a running call; None without an answer in time."""
+        approval = msgspec.structs.replace(
+            await self._new_approval(turn, question.asker, call, by_requester=True),
+            call_id=questions.call_id_of(call.id),
+            arguments=questions.write_question(question),
+        )
+        answer = self._waiters[approval.id] = asyncio.get_running_loop().create_future()
+        try:
+            item = self._request_item(approval, 0, NoticeId.QUESTION, approval.address)
+            await self._delivery.put(PutApproval(approval), PutItem(item))
+            settled = await self._wait_for_answer(approval, answer)
+            return questions.read_answer(settled)
+        except asyncio.CancelledError:
+            self._in_background(self._close_abandoned(approval.id, turn.turn_id))
             raise
         finally:
             del self._waiters[approval.id]
@@ -176,7 +204,9 @@ class ApprovalBroker:
 
     # --- messages of a request --------------------------------------------------------------------
 
-    async def _new_approval(self, turn: RequestingTurn, tool: Tool, call: ToolCall) -> Approval:
+    async def _new_approval(
+        self, turn: RequestingTurn, tool: str, call: ToolCall, *, by_requester: bool
+    ) -> Approval:
         open_ids = {row.id for row in await self._store.approvals.open()} | self._waiters.keys()
         codes = {approval_code(open_id) for open_id in open_ids}
         while approval_code(id_ := self._ids.new(ItemType.QUESTION)) in codes:
@@ -188,10 +218,10 @@ class ApprovalBroker:
             session_id=turn.session_id,
             turn_id=turn.turn_id,
             call_id=call.id,
-            tool=tool.name,
+            tool=tool,
             arguments=call.arguments,
             person=turn.person,
-            by_requester=rules.can_requester_answer(tool.risk),
+            by_requester=by_requester,
             address=turn.address,
             asked_at=now,
             expires_at=now + self._timeout_ms,
@@ -255,11 +285,9 @@ class ApprovalBroker:
     ) -> OutboxItem:
         can = self._capabilities(address)
         open_ = approval.state is ApprovalState.OPEN
-        buttons = tuple(
-            Button(label, write_action(action, approval.id)) for label, action in _BUTTONS
-        )
+        buttons = _buttons_of(approval)
         shown = open_ and can is not None and can.buttons >= len(buttons)
-        attached = open_ and self._attaches(approval, address)
+        attached = open_ and not is_question(approval) and self._attaches(approval, address)
         fields = wording.notice_fields(
             approval, notice, person=person, attached=attached, change=change
         )
@@ -313,12 +341,16 @@ class ApprovalBroker:
         """Handle `/approve [CODE]` or `/deny [CODE] [REASON]`."""
         open_ = await self._store.approvals.open()
         code, reason = rules.parse_answer_args(call.args, open_)
-        if allow:  # `/approve` takes no reason, so any text is meant as a code
-            code, reason = code or reason, ""
         who = Answerer(call.principal, call.role is Role.ADMIN, call.context.address, call.direct)
         approval = rules.find_question(open_, who, code)
+        is_answer = not isinstance(approval, AnswerRefusal) and is_question(approval)
+        if allow and reason and not code and not is_answer:  # the text is meant as a code
+            approval = rules.find_question(open_, who, reason)
         if isinstance(approval, AnswerRefusal):
             return NoticeReply(approval.notice, approval.fields)
+        if is_question(approval):
+            return await self._answer_question(approval, call.principal, reason, allow=allow)
+        reason = "" if allow else reason
         outcome = await self._record_answer(approval, call.principal, allow=allow, reason=reason)
         if outcome is not None:
             return outcome
@@ -329,14 +361,32 @@ class ApprovalBroker:
     async def on_button(
         self, approval_id: str, who: CommandContext, *, role: Role, allow: bool
     ) -> CommandOutcome:
-        """Handle a button below a request, in any of the chats that were asked."""
+        """Handle a button below a request, in any of the chats that were asked.
+
+        Behind the id may be `=` and the number of an option.
+        """
+        approval_id, _, option = approval_id.partition("=")
         approval = await self._store.approvals.get(approval_id)
         if approval is None:
             return NoticeReply(NoticeId.ASK_UNKNOWN, {"code": approval_code(approval_id)})
         if not can_answer(approval, who.person, admin=role is Role.ADMIN):
             refusal = rules.refuse_answer(approval)
             return NoticeReply(refusal.notice, refusal.fields)
+        if is_question(approval):
+            options = dict(enumerate(questions.read_question(approval).options))
+            text = options.get(int(option), "") if option.isdecimal() else ""
+            return await self._answer_question(approval, who.person, text, allow=allow)
         outcome = await self._record_answer(approval, who.person, allow=allow)
+        return outcome or NoticeReply(NoticeId.ASK_SILENT)
+
+    async def _answer_question(
+        self, approval: Approval, who: str, text: str, *, allow: bool
+    ) -> CommandOutcome:
+        chosen = questions.chosen_text(questions.read_question(approval), text) if allow else ""
+        if chosen is None:
+            fields = {"code": approval_code(approval.id)}
+            return NoticeReply(NoticeId.QUESTION_NEEDS_WORDS, fields)
+        outcome = await self._record_answer(approval, who, allow=allow, reason=chosen)
         return outcome or NoticeReply(NoticeId.ASK_SILENT)
 
     async def _record_answer(
@@ -350,7 +400,7 @@ class ApprovalBroker:
             await self._close(approval, ApprovalState.EXPIRED, reason=why)
             return NoticeReply(NoticeId.ASK_LATE)
         waits = approval.id in self._waiters
-        if not allow and not waits:
+        if not allow and not waits and not is_question(approval):
             await self._remember_denial(approval, approval.id)
         state = ApprovalState.ALLOWED if allow else ApprovalState.DENIED
         if await self._close(approval, state, who, reason[:_MAX_REASON_LENGTH]) is None:
@@ -456,6 +506,23 @@ class ApprovalBroker:
                 )
         except StoreError as error:
             log.warning("approval %s stays open until it expires: %s", approval_id, error)
+
+
+def _buttons_of(approval: Approval) -> tuple[Button, ...]:
+    """Return the buttons of a request: to allow and deny, or the options of a question."""
+    if not is_question(approval):
+        return tuple(Button(label, write_action(action, approval.id)) for label, action in _BUTTONS)
+    question = questions.read_question(approval)
+    decline = Button("Decline", write_action(ButtonAction.DENY, approval.id))
+    if question.free_text:
+        return (decline,)
+    if not question.options:
+        return (Button("Accept", write_action(ButtonAction.APPROVE, approval.id)), decline)
+    options = (
+        Button(shorten(text, _MAX_LABEL), write_action(ButtonAction.APPROVE, f"{approval.id}={at}"))
+        for at, text in enumerate(question.options)
+    )
+    return (*options, decline)
 
 
 def _call_hash(session_id: str, tool: str, arguments: str) -> str:

@@ -9,6 +9,7 @@ from functools import partial
 
 import msgspec
 
+from gateway.approvals.questions import is_question, read_question
 from gateway.approvals.rules import approval_code
 from gateway.notices.catalogue import NOTICE_FIELDS
 from sessions.records import Approval, ApprovalState
@@ -39,6 +40,8 @@ def choose_notice(
     `must_ask` is False for a repeated call that may have taken effect; `ask_admins` is True if only
     admins may answer.
     """
+    if is_question(approval):
+        return _QUESTION_NOTICES[approval.state]
     match approval.state:
         case ApprovalState.OPEN:
             if ask_admins:
@@ -65,6 +68,8 @@ def notice_fields(
     `attached` is True if a file with the whole arguments follows; `change` is the change of the
     tool that an answer accepts.
     """
+    if is_question(approval):
+        return _question_fields(approval, notice)
     values: NoticeFields = {
         "tool": approval.tool,
         "arguments": format_arguments(approval.arguments),
@@ -75,6 +80,33 @@ def notice_fields(
         "person": person,
         **({"change": format_change(change)} if change else {}),
         **({"attached": "yes"} if attached else {}),
+    }
+    required, optional = NOTICE_FIELDS[notice]
+    return {name: value for name, value in values.items() if name in required | optional}
+
+
+_QUESTION_NOTICES = {
+    ApprovalState.OPEN: NoticeId.QUESTION,
+    ApprovalState.ALLOWED: NoticeId.QUESTION_ANSWERED,
+    ApprovalState.USED: NoticeId.QUESTION_ANSWERED,
+    ApprovalState.DENIED: NoticeId.QUESTION_DECLINED,
+    ApprovalState.EXPIRED: NoticeId.QUESTION_OVER,
+}
+
+
+def _question_fields(approval: Approval, notice: NoticeId) -> NoticeFields:
+    question = read_question(approval)
+    needs_text = bool(question.free_text or question.options)
+    choices = _escape_hidden(" · ".join(question.options))
+    values: NoticeFields = {
+        "tool": approval.tool,
+        "question": _escape_hidden(question.text),
+        "choices": f"\nPossible answers: {choices}" if choices else "",
+        "words": "YOUR ANSWER" if needs_text else "",
+        "code": approval_code(approval.id),
+        "by": approval.answered_by,
+        "answer": _escape_hidden(approval.reason) if needs_text else "",
+        "min": (approval.expires_at - approval.asked_at) // _MINUTE_MS,
     }
     required, optional = NOTICE_FIELDS[notice]
     return {name: value for name, value in values.items() if name in required | optional}

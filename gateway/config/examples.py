@@ -63,6 +63,24 @@ command = "tickets-mcp"
 args = ["--project", "home"]
 env = { TICKETS_TOKEN = "env:TICKETS_TOKEN" }
 """,
+    "[mcp.oauth]": """
+[[mcp]]
+name = "wiki"
+url = "https://wiki.example.org/mcp"
+
+[mcp.oauth]
+client_id = "holdfast-of-ann"
+redirect_port = 8765
+""",
+    "[mcp.tools]": """
+[[mcp]]
+name = "tickets"
+command = "tickets-mcp"
+
+[mcp.tools]
+allow = ["get_*", "search"]
+deny = ["get_secret"]
+""",
     "[sessions]": """
 [sessions]
 reset = "idle"

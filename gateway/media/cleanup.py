@@ -12,10 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from agent.tools.confine import TEMPORARY_PREFIX
-from gateway.media.incoming import MESSAGE_FOLDER_PATTERN, RECEIVED_FOLDER
-
-MARKER_FILE = f"{TEMPORARY_PREFIX}received"
-"""Name of the empty file that marks a folder of received files."""
+from agent.tools.received import MARKER_FILE
+from sessions.values.file_names import MESSAGE_FOLDER_PATTERN, RECEIVED_FOLDER
 
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 

@@ -17,13 +17,15 @@ from agent.errors import ToolError
 from agent.request.pictures import PICTURE_TYPES, SIGNATURE_BYTES, detect_media_type
 from agent.tools.blocking import StopEvent, run_in_thread
 from agent.tools.confine import IncomingFile, open_by_steps, open_workspace
-from gateway.media.cleanup import MARKER_FILE, remove_old_files
-from gateway.media.incoming import RECEIVED_FOLDER, to_file_part, too_large_message
+from agent.tools.received import MARKER_FILE
+from gateway.media.cleanup import remove_old_files
+from gateway.media.incoming import to_file_part, too_large_message
 from gateway.media.speech import SpeechToText, TranscriptionFailed
 from platforms.core.contract import Adapter, Address
 from platforms.core.errors import PlatformError, Unavailable, Unconfirmed
 from sessions.records import Attachment
 from sessions.values.clock import Clock
+from sessions.values.file_names import RECEIVED_FOLDER
 from sessions.values.text import count_of
 
 log = logging.getLogger(__name__)

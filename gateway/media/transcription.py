@@ -11,8 +11,9 @@ import msgspec
 
 from agent.providers.transport.connections import tls_context
 from agent.settings import VoiceSettings
-from gateway.media.incoming import extension_for, too_large_message
+from gateway.media.incoming import too_large_message
 from gateway.media.speech import RecordingReader, TranscriptionFailed
+from sessions.values.file_names import extension_for
 
 MAX_BYTES = 25_000_000  # OpenAI's limit
 log = logging.getLogger(__name__)

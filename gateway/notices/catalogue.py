@@ -288,6 +288,27 @@ CATALOGUE: dict[NoticeId, str] = {
         "```\n"
         "⏹ The task has ended, so it does not run."
     ),
+    NoticeId.QUESTION: (
+        "❓ The MCP server **{tool}** asks:\n"
+        "```text\n"
+        "{question}\n"
+        "```"
+        "[+ {choices}]\n"
+        "{c:approve} {code}[+  {words}] or {c:deny} {code}"
+        "[+ , within {min} {min|minute|minutes}]"
+    ),
+    NoticeId.QUESTION_ANSWERED: (
+        "❓ The MCP server **{tool}** asks:\n```text\n{question}\n```\n✅ Answered by {by}[+ : {answer}]"
+    ),
+    NoticeId.QUESTION_DECLINED: (
+        "❓ The MCP server **{tool}** asks:\n```text\n{question}\n```\n🚫 Declined by {by}."
+    ),
+    NoticeId.QUESTION_OVER: (
+        "❓ The MCP server **{tool}** asks:\n```text\n{question}\n```\n⌛ This question is closed."
+    ),
+    NoticeId.QUESTION_NEEDS_WORDS: (
+        "Please add one of the possible answers, or your own words: {c:approve} {code} YOUR ANSWER"
+    ),
     NoticeId.ASK_MAY: "✅ Allowed: {tool} runs once.",
     NoticeId.ASK_MAY_NOT: "🚫 Denied: {tool} does not run.",
     NoticeId.ASK_NOTED: (

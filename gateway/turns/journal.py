@@ -30,7 +30,7 @@ from sessions.changes import (
 )
 from sessions.conversation.events import RunningTurn
 from sessions.errors import CommitOutcomeUnknown, StoreError, StoreUnavailable
-from sessions.records import Message, MessageRole, ToolCall, Turn
+from sessions.records import Attachment, Message, MessageRole, ToolCall, Turn
 from sessions.values.notices import NoticeId
 
 _CHECKPOINT_CHARS = 1024
@@ -174,10 +174,12 @@ class StoredTurnJournal:
             )
         )
 
-    async def tool_finished(self, call: ToolCall, ok: bool, result: str) -> None:
+    async def tool_finished(
+        self, call: ToolCall, ok: bool, result: str, files: tuple[Attachment, ...]
+    ) -> None:
         """Commit the result of a tool call."""
         self._open_calls.pop(call.id, None)
-        row = Message(MessageRole.TOOL, content=result, tool_call_id=call.id)
+        row = Message(MessageRole.TOOL, content=result, tool_call_id=call.id, files=files)
         changes = self._append_messages([row])
         if call.id in self._started_calls:
             changes.append(

@@ -14,6 +14,7 @@ from agent.events import (
     TextDelta,
     TextReplaced,
     ToolFinished,
+    ToolProgress,
     ToolStarted,
 )
 from gateway.delivery.outbox import Delivery, LiveItem
@@ -135,6 +136,11 @@ class LiveAnswer:
                 self._status.tool_started(event.call_id, event.emoji, label, now)
             case ToolFinished():
                 self._status.tool_finished(event.call_id, ok=event.ok)
+        self.refresh()
+
+    def show_progress(self, progress: ToolProgress) -> None:
+        """Show the progress of a running tool in the status line."""
+        self._status.tool_progressed(progress.call_id, progress.text)
         self.refresh()
 
     def show_notice(self, notice: Notice) -> str:

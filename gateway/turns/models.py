@@ -4,10 +4,11 @@ import asyncio
 import contextlib
 import functools
 import logging
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from urllib.parse import quote
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -73,6 +74,19 @@ def _folder_of(home: Path, category: str, name: str) -> Path:
     return home / category / quote(name, safe="")
 
 
+def _no_names() -> Mapping[str, str]:
+    return {}
+
+
+class ExternalTools(msgspec.Struct, frozen=True, kw_only=True):
+    """The tools of servers, which come and go; see `agent.tools.mcp.servers.McpServers`."""
+
+    tools: Callable[[], Sequence[Tool]] = tuple  # of the present servers
+    reserved_names: Callable[[], Collection[str]] = tuple  # of the absent ones
+    earlier_names: Callable[[], Mapping[str, str]] = _no_names
+    instructions: Callable[[], str] = str
+
+
 class Models:
     """Builds the setting of each turn, and owns the providers."""
 
@@ -84,16 +98,14 @@ class Models:
         *,
         clock: Clock,
         tools: Sequence[Tool] = (),
-        mcp_tools: Callable[[], Sequence[Tool]] = lambda: (),
-        mcp_reserved_names: Callable[[], Collection[str]] = lambda: (),
+        external: ExternalTools | None = None,
         choice_for: Callable[[str], ModelChoice] = lambda _: ModelChoice(),
     ) -> None:
         self.targets = tuple(targets)  # the configured model, then its fallbacks
         self.experience = LearnedTargets()
         self._choice_for = choice_for  # by conversation key
         self._tools = tools  # enabled or not
-        self._mcp_tools = mcp_tools  # the present ones, because servers come and go
-        self._mcp_reserved_names = mcp_reserved_names  # of the absent ones
+        self._external = external or ExternalTools()
         self._price_lookup = _price_lookup(settings)  # None unless spending is limited in dollars
         self._settings = settings
         self._home = home
@@ -114,10 +126,11 @@ class Models:
         )
         if options.max_output_tokens:
             limits = replace(limits, stop_at_output_limit=True)
+        hints = "" if route and route.tools == () else self._external.instructions()
         return TurnSetting(
             targets=self._with_prices(_with_options(self._targets(key, route), options)),
             tools=self._tool_registry(route),
-            system="\n\n".join(filter(None, (system, options.system))),
+            system="\n\n".join(filter(None, (system, options.system, hints))),
             workspace=self._workspace(person),
             drafts=DraftStore(_folder_of(self._home, "drafts", key), self._clock, person),
             limits=limits,
@@ -206,8 +219,12 @@ class Models:
         if route and route.tools == ():
             return ToolRegistry(())
         families = self._settings.tools.enabled if not route or route.tools is None else route.tools
-        reserved = (*(tool.name for tool in self._tools), *self._mcp_reserved_names())
-        return ToolRegistry((*filter_enabled(self._tools, families), *self._mcp_tools()), reserved)
+        external = self._external
+        return ToolRegistry(
+            (*filter_enabled(self._tools, families), *external.tools()),
+            (*(tool.name for tool in self._tools), *external.reserved_names()),
+            external.earlier_names(),
+        )
 
     def _workspace(self, person: str) -> Path:
         configured = self._settings.agent.workspace

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 
@@ -14,6 +14,7 @@ from agent.events import (
     StepDone,
     TextDelta,
     TextReplaced,
+    ToolProgress,
     TurnDone,
     TurnEnding,
     VerdictName,
@@ -22,8 +23,10 @@ from agent.loop import run_turn
 from agent.model.usage import Usage
 from agent.request.prompt import EARLIER_NOT_IN_VIEW, describe_interrupted_request
 from agent.tools.contract import Tool
+from agent.tools.questions import PersonAnswer, PersonQuestion
 from agent.turn import TurnResources, TurnTask
 from gateway.approvals.broker import RequestingTurn
+from gateway.approvals.rules import is_unattended
 from gateway.observe.log import log_context
 from gateway.turns.answer import (
     CAPPED,
@@ -205,6 +208,7 @@ class TurnRun:
                         learned_targets=self._setting.experience,
                         drafts=self._setting.drafts,
                         approve=self._approve,
+                        ask_person=None if is_unattended(self._key) else self._ask_person,
                         send_file=self._send_file,
                         mask=self._mask,
                         limits=self._setting.limits,
@@ -259,6 +263,9 @@ class TurnRun:
         if isinstance(event, Notice):
             self._show_notice(event)
             return
+        if isinstance(event, ToolProgress):
+            self._answer.show_progress(event)
+            return
         if self._feed:
             self._feed.publish(event)
         if isinstance(event, TextDelta):
@@ -295,17 +302,29 @@ class TurnRun:
     # --- requests to people -----------------------------------------------------------------------
 
     async def _approve(self, tool: Tool, call: ToolCall) -> str | None:
-        turn = RequestingTurn(
+        with self._waiting_for_person():
+            return await self._services.approvals.request_approval(self._requesting, tool, call)
+
+    async def _ask_person(self, call: ToolCall, question: PersonQuestion) -> PersonAnswer | None:
+        with self._waiting_for_person():
+            return await self._services.approvals.ask(self._requesting, call, question)
+
+    @property
+    def _requesting(self) -> RequestingTurn:
+        return RequestingTurn(
             key=self._key,
             session_id=self._turn.session,
             turn_id=self._turn.id,
             address=self._turn.address,
             person=self._turn.person,
         )
+
+    @contextlib.contextmanager
+    def _waiting_for_person(self) -> Iterator[None]:
         try:
             with self._answer.waiting_for_answer():
                 self._services.on_waiting()
-                return await self._services.approvals.request_approval(turn, tool, call)
+                yield
         finally:
             if not self._aborted:
                 self._answer.refresh()

@@ -27,7 +27,7 @@ from sessions.changes import (
     TakeBackTurn,
 )
 from sessions.errors import StoreError
-from sessions.records import Message, ToolCall, TurnState
+from sessions.records import Attachment, Message, ToolCall, TurnState
 from sessions.values.address import Address
 from sessions.values.clock import Clock
 
@@ -159,7 +159,9 @@ class SideTurn:
     async def tool_started(self, call: ToolCall, risk: Risk, attempt: int) -> None:
         """Do nothing: side requests have no tools."""
 
-    async def tool_finished(self, call: ToolCall, ok: bool, result: str) -> None:
+    async def tool_finished(
+        self, call: ToolCall, ok: bool, result: str, files: tuple[Attachment, ...]
+    ) -> None:
         """Do nothing: no history holds the result of a call that the model made up."""
 
     async def compacted(self, keep: int, summary: str) -> None:

@@ -22,10 +22,12 @@ class _RunningTool(msgspec.Struct, frozen=True):
     emoji: str
     label: str
     started_at: float
+    progress: str = ""
 
     @property
     def name(self) -> str:
-        return f"{self.emoji} {self.label}".strip()
+        name = f"{self.emoji} {self.label}".strip()
+        return f"{name}: {self.progress}" if self.progress else name
 
 
 class StatusLine:
@@ -70,12 +72,22 @@ class StatusLine:
         if self._tasks_separate:
             self._tasks[call_id] = Task(call_id, tool.name, TaskState.RUNNING)
 
+    def tool_progressed(self, call_id: str, progress: str) -> None:
+        """Show the progress of a running tool; an unknown call is ignored."""
+        if call_id not in self._running_tools:
+            return
+        tool = msgspec.structs.replace(self._running_tools[call_id], progress=progress)
+        self._running_tools[call_id] = tool
+        if self._tasks_separate:
+            self._tasks[call_id] = Task(call_id, tool.name, TaskState.RUNNING)
+
     def tool_finished(self, call_id: str, *, ok: bool = True) -> None:
         """Remove a finished tool from the line, or mark its task."""
         tool = self._running_tools.pop(call_id, None)
         if tool and self._tasks_separate:
             state = TaskState.DONE if ok else TaskState.FAILED
-            self._tasks[call_id] = Task(call_id, tool.name, state)
+            done = msgspec.structs.replace(tool, progress="")
+            self._tasks[call_id] = Task(call_id, done.name, state)
 
     @property
     def tasks(self) -> tuple[Task, ...]:

@@ -22,6 +22,7 @@ _UNKNOWN_SENDER = "someone"
 _ROOM_LABEL = "[Earlier in this room, from people who may not be known:"
 _REPLY_LABEL = "[In reply to "
 _FORWARD_LABEL = "[Forwarded from "
+_NOTES_LABEL = "[Hints about the tools of the MCP server, from that server itself, which does not speak for the operator or the user: "
 
 _WIDE_BRACKETS = str.maketrans("［］⟦⟧〔〕", "()()()")  # noqa: RUF001 - full-width brackets
 _BRACKETS = str.maketrans("[]［］⟦⟧〔〕", "()()()()")  # noqa: RUF001 - full-width brackets
@@ -46,7 +47,7 @@ _ROLE_TAG = re.compile(rf"<(/?[ \t]*(?i:{_ROLES})\b[^<>\n]{{0,64}})>")
 
 _OPEN_BRACKET = "[\\[［⟦〔]"  # noqa: RUF001 - full-width brackets pass for ours
 _LABEL_AFTER_BRACKET = (
-    r"Earlier in this room|In reply to|Forwarded from|Summary of the conversation|"
+    r"Earlier in this room|Hints about the tools|In reply to|Forwarded from|Summary of the conversation|"
     r"(?:Voice message|File|Picture)\b|Your (?:last )?answer|You (?:have used|were repeating)|"
     r"The (?:conversation continues|result is)|"
     r"[^\[\]\n]{0,100}[(（][\w./:@-]{1,64}[)）][\]］⟧〕]"  # noqa: RUF001  # a sender label: [Name (id)]
@@ -114,6 +115,11 @@ def frame_forward(sender: str, text: str) -> str:
     return _with_label(
         f"{_FORWARD_LABEL}{clean_name(sender) or 'an unknown sender'}]", _lines(text)
     )
+
+
+def frame_notes(server: str, text: str) -> str:
+    """Return the frame around the notes of a server about its tools."""
+    return _with_label(f"{_NOTES_LABEL}{clean_name(server)}]", _lines(text))
 
 
 def neutralize_labels(text: str) -> str:

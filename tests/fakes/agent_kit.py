@@ -12,7 +12,7 @@ from agent.settings import ProviderName, TargetSettings, Timeouts
 from agent.tools.contract import Risk, Tool, ToolContext
 from agent.tools.define import tool
 from agent.tools.drafts import DraftStore
-from sessions.records import Message, ToolCall
+from sessions.records import Attachment, Message, ToolCall
 from sessions.values.secret import Secret
 from tests.fakes.dialects.steps import ProtocolName
 
@@ -114,9 +114,11 @@ class MemoryJournal:
         self.log.append(f"started {call.id} {risk}")
         self.brought[call.id] = attempt
 
-    async def tool_finished(self, call: ToolCall, ok: bool, result: str) -> None:
+    async def tool_finished(
+        self, call: ToolCall, ok: bool, result: str, files: tuple[Attachment, ...]
+    ) -> None:
         self.log.append(f"finished {call.id} {'ok' if ok else 'failed'}")
-        self.rows.append(Message("tool", result, tool_call_id=call.id))
+        self.rows.append(Message("tool", result, tool_call_id=call.id, files=files))
 
     async def compacted(self, keep: int, summary: str) -> None:
         self.log.append("compacted")

@@ -28,7 +28,8 @@ def tool(name: str) -> dict[str, Any]:
 def listed(cursor: str | None) -> dict[str, Any]:
     cache = {"ttlMs": 0, "cacheScope": "private", "resultType": "complete"} if MODERN else {}
     if HOW == "new":
-        return {"tools": [tool("ask"), *(tool(f"t{n}") for n in range(subscriptions))], **cache}
+        asking = (tool("ask"), tool("form"))
+        return {"tools": [*asking, *(tool(f"t{n}") for n in range(subscriptions))], **cache}
     if HOW == "late":
         return {"tools": [tool("ask"), *(tool(f"t{n}") for n in range(subscriptions))], **cache}
     if HOW == "endless":
@@ -38,7 +39,7 @@ def listed(cursor: str | None) -> dict[str, Any]:
     return {"tools": [tool("a"), tool("refuse")]}
 
 
-def called(number: object, name: str) -> None:
+def called(number: object, name: str, params: dict[str, Any]) -> None:
     if name == "refuse":
         for _ in range(200):
             say(method="notifications/progress", params={"progress": "none"})
@@ -49,6 +50,20 @@ def called(number: object, name: str) -> None:
         say(id=number, result={"content": 5})
     elif name == "refuse":
         say(id=number, error={"code": -32602, "message": "I will not"})
+    elif name == "form" and (given := params.get("inputResponses")):
+        text = f"{json.dumps(given['q']['content'])} {params['requestState']}"
+        result = {"resultType": "complete", "content": [{"type": "text", "text": text}]}
+        say(id=number, result=result)
+    elif name == "form":
+        schema = {
+            "type": "object",
+            "properties": {"color": {"type": "string"}},
+            "required": ["color"],
+        }
+        asked = {"mode": "form", "message": "Which?", "requestedSchema": schema}
+        question = {"method": "elicitation/create", "params": asked}
+        requests = {"inputRequests": {"q": question}, "requestState": "s"}
+        say(id=number, result={"resultType": "input_required", **requests})
     elif name == "ask":
         question = {"method": "roots/list", "params": {}}
         requests = {"inputRequests": {"q": question}, "requestState": "s"}
@@ -86,7 +101,7 @@ def answer(number: object, method: str, params: dict[str, Any]) -> None:
         case "tools/list":
             say(id=number, result=listed(params.get("cursor")))
         case "tools/call":
-            called(number, params["name"])
+            called(number, params["name"], params)
         case "subscriptions/listen":
             listen(number)
         case _:

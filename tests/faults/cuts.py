@@ -48,7 +48,7 @@ from agent.tools.define import tool
 from agent.tools.drafts import DraftStore
 from agent.tools.registry import ToolRegistry
 from agent.turn import TurnLimits, TurnResources, TurnTask
-from sessions.records import Message, ToolCall
+from sessions.records import Attachment, Message, ToolCall
 from tests.fakes.agent_kit import WORKSPACE, settings_for
 from tests.fakes.cooperative import Answer, Call, cooperative, pieces_of
 from tests.fakes.dialects.requests import Asked, read_request
@@ -236,10 +236,12 @@ class Journal:
         named = {each.id: each for row in self.rows for each in row.tool_calls}
         assert named[call.id] == call, "what runs is not what the history says"
 
-    async def tool_finished(self, call: ToolCall, ok: bool, result: str) -> None:
+    async def tool_finished(
+        self, call: ToolCall, ok: bool, result: str, files: tuple[Attachment, ...]
+    ) -> None:
         assert ok, result
         self.log.append(("finished", call.id))
-        self.rows.append(Message("tool", result, tool_call_id=call.id))
+        self.rows.append(Message("tool", result, tool_call_id=call.id, files=files))
 
     async def compacted(self, keep: int, summary: str) -> None:
         msg = "nothing here is long enough to be compacted"

@@ -190,7 +190,11 @@ def _encode_messages(
     messages: list[dict[str, Any]] = []
     for row in request.messages:
         is_assistant = row.role == _ASSISTANT
-        blocks = _content_blocks(row, ids) + _picture_blocks(row, request, dialect)
+        pictures = _picture_blocks(row, request, dialect)
+        if row.role == _TOOL:
+            blocks = [_result_block(row, ids, pictures)]
+        else:
+            blocks = _content_blocks(row, ids) + pictures
         # A message that the model continues must not contain thinking.
         if blocks and is_assistant and replay and row is not request.messages[-1]:
             blocks = _reasoning_blocks(row, request.model, dialect) + blocks
@@ -205,16 +209,21 @@ def _encode_messages(
 
 def _content_blocks(row: Message, ids: "_CallIds") -> list[ContentBlock]:
     """Encode a row, without empty text blocks, which the protocol rejects."""
-    if row.role == _TOOL:
-        result: ContentBlock = {
-            "type": "tool_result",
-            "tool_use_id": ids.get(row.tool_call_id or ""),
-        }
-        return [result | ({"content": row.content} if row.content.strip() else {})]
     text: list[ContentBlock] = (
         [{"type": "text", "text": row.content}] if row.content.strip() else []
     )
     return text + [_tool_use_block(call, ids) for call in row.tool_calls]
+
+
+def _result_block(row: Message, ids: "_CallIds", pictures: list[ContentBlock]) -> ContentBlock:
+    """Encode a tool result; its pictures are inside, because other blocks must follow all results."""
+    result: ContentBlock = {"type": "tool_result", "tool_use_id": ids.get(row.tool_call_id or "")}
+    text = row.content if row.content.strip() else ""
+    if pictures:
+        return result | {
+            "content": [*([{"type": "text", "text": text}] if text else []), *pictures]
+        }
+    return result | ({"content": text} if text else {})
 
 
 def _picture_blocks(

@@ -5,7 +5,7 @@ one answer may be spread over several choices, and reasoning has four names.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -21,6 +21,7 @@ from agent.model.contract import (
     FinishChunk,
     ModelRequest,
     OpaqueChunk,
+    Picture,
     ReasoningChunk,
     SamplingOptions,
     TextChunk,
@@ -141,16 +142,42 @@ def _tool_options(request: ModelRequest, omitted_features: frozenset[str]) -> di
 
 
 def _encode_messages(request: ModelRequest, dialect: ChatDialect) -> list[dict[str, Any]]:
-    messages = [{"role": "system", "content": request.system}] if request.system else []
+    messages: list[dict[str, Any]] = []
+    if request.system:
+        messages.append({"role": "system", "content": request.system})
     replay = "thoughts" not in dialect.omitted_features
+    of_results: list[dict[str, Any]] = []  # pictures in results of the present run of tool rows
     for row in request.messages:
+        if of_results and row.role != _TOOL:
+            messages.append({"role": "user", "content": of_results})
+            of_results = []
         message = _encode_message(row)
         if row.files and row.role == _USER:
             message["content"] = _content_with_pictures(row, request, dialect.omitted_features)
+        elif row.files and row.role == _TOOL:
+            message["content"], pictures = split_pictures(row, request, dialect.omitted_features)
+            of_results += _result_picture_parts(row, pictures)
         if row.reasoning is not None and replay and row.role == _ASSISTANT:
             message |= _reasoning_fields(row, request.model)
         messages.append(message)
+    if of_results:
+        messages.append({"role": "user", "content": of_results})
     return messages
+
+
+def _result_picture_parts(row: Message, pictures: Sequence[Picture]) -> list[dict[str, Any]]:
+    """Encode the pictures of a tool result for a message of its own.
+
+    The protocol allows only text in the message of the result.
+    """
+    if not pictures:
+        return []
+    label = {"type": "text", "text": f"[Pictures in the result of the call {row.tool_call_id}:]"}
+    return [label, *map(_picture_part, pictures)]
+
+
+def _picture_part(picture: Picture) -> dict[str, Any]:
+    return {"type": "image_url", "image_url": {"url": data_url(picture)}}
 
 
 def _content_with_pictures(
@@ -159,7 +186,7 @@ def _content_with_pictures(
     text, pictures = split_pictures(row, request, omitted_features)
     if not pictures:
         return text
-    parts = [{"type": "image_url", "image_url": {"url": data_url(picture)}} for picture in pictures]
+    parts = map(_picture_part, pictures)
     return [*([{"type": "text", "text": text}] if text else []), *parts]
 
 

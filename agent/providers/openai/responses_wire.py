@@ -20,6 +20,7 @@ from agent.model.contract import (
     FinishChunk,
     ModelRequest,
     OpaqueChunk,
+    Picture,
     ReasoningChunk,
     TextChunk,
     ToolSchema,
@@ -160,10 +161,12 @@ def _encode_row(
     row: Message, request: ModelRequest, omitted_features: frozenset[str]
 ) -> Iterator[dict[str, Any]]:
     if row.role == _TOOL:
+        text, pictures = split_pictures(row, request, omitted_features)
+        output = [{"type": "input_text", "text": text}, *map(_encode_picture, pictures)]
         yield {
             "type": "function_call_output",
             "call_id": row.tool_call_id,
-            "output": row.content,
+            "output": output if pictures else text,
         }
         return
     if row.role != _ASSISTANT:
@@ -171,10 +174,7 @@ def _encode_row(
         message = _encode_message(row.role, "input_text", text)
         if pictures and not text:
             message["content"].clear()
-        message["content"] += [
-            {"type": "input_image", "detail": "auto", "image_url": data_url(picture)}
-            for picture in pictures
-        ]
+        message["content"] += map(_encode_picture, pictures)
         yield message
         return
     # The protocol rejects reasoning that is not followed by a message or call.
@@ -189,6 +189,10 @@ def _encode_row(
             "name": call.name or "unnamed",
             "arguments": call.arguments,
         }
+
+
+def _encode_picture(picture: Picture) -> dict[str, Any]:
+    return {"type": "input_image", "detail": "auto", "image_url": data_url(picture)}
 
 
 def _encode_message(role: str, kind: str, text: str) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import msgspec
 
 from agent.tools.mcp.contract import ListedTool
 
-_RISKS = ("only reads", "only reads, also from the network", "may have effects")
+RISKS = ("only reads", "only reads, also from the network", "may have effects")
 _MAX_DESCRIPTION = 4_000  # characters kept for a comparison
 _MAX_SHOWN = 300  # characters of a description in a question
 _MAX_ARGUMENTS = 20  # names kept and shown
@@ -56,7 +56,7 @@ def describe_change(trusted: ToolClaims, claims: ToolClaims) -> str:
     """Return what has changed, one change per line; each names the old and the new state."""
     lines = []
     if claims.risk != trusted.risk:
-        lines.append(f"risk: was: {_RISKS[trusted.risk]}, now: {_RISKS[claims.risk]}")
+        lines.append(f"risk: was: {RISKS[trusted.risk]}, now: {RISKS[claims.risk]}")
     if claims.digest != trusted.digest:
         lines += _describe_words(trusted, claims)
     return "\n".join(lines)

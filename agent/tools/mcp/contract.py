@@ -7,11 +7,16 @@ from typing import Any, Protocol
 import msgspec
 
 from agent.settings import McpSettings
+from agent.tools.output import EncodedFile, ReportProgress
+from agent.tools.questions import AskPerson
 
 CallArguments = dict[str, Any]
 
 MAX_MESSAGE_BYTES = 32 * 1024 * 1024
 """Length limit of one message of a server, on pipes and over HTTP."""
+
+MCP_LOGIN_FOLDER = "mcp-logins"
+"""Folder with stored logins, in the state folder."""
 
 CONNECTION_ENDED = "the connection ended"
 """Reason of a disconnection about which nothing else is known."""
@@ -21,8 +26,32 @@ class CallNotSent(Exception):
     """The call did certainly not reach the server."""
 
 
+class CallHooks(msgspec.Struct, frozen=True):
+    """What a running call can tell people, and ask them."""
+
+    report_progress: ReportProgress
+    ask_person: AskPerson | None = None  # None where no one can be asked
+
+
+class LoginRequired(Exception):
+    """The server asks for a login, and only a person can log in."""
+
+    def __init__(self, server: str, reason: str) -> None:
+        super().__init__(f"{reason}; log in with: holdfast mcp login {server}")
+
+
+class SessionEnded(CallNotSent):
+    """The server does not know the session any more; a new session is needed."""
+
+
 class CallOutcomeUnclear(Exception):
     """The call may or may not have had its effect."""
+
+
+class ServerOutput(msgspec.Struct, frozen=True):
+    """The result of a call or the content of a resource: texts and files, in order."""
+
+    parts: tuple[str | EncodedFile, ...]
 
 
 class ListedTool(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,20 +85,48 @@ class ServerListener(Protocol):
         """Handle a line on the server's standard error."""
         ...
 
+    def on_log_message(self, level: str, text: str) -> None:
+        """Handle a log message of the server; the level is one of the protocol, such as `error`."""
+        ...
+
 
 class McpSession(Protocol):
     """A session with a server."""
 
-    async def list_tools(self) -> tuple[ListedTool, ...]:
-        """Request the list of all tools."""
+    @property
+    def instructions(self) -> str:
+        """The server's notes for the model about its tools; empty if there are none."""
         ...
 
-    async def call(self, tool: str, arguments: CallArguments, key: str) -> str:
+    @property
+    def has_resources(self) -> bool:
+        """True if the server offers resources."""
+        ...
+
+    async def list_tools(self) -> tuple[ListedTool, ...]:
+        """Request the list of all tools.
+
+        Raises:
+            SessionEnded: A new session is needed.
+        """
+        ...
+
+    async def list_resources(self) -> str:
+        """Return the resources of the server as lines for the model."""
+        ...
+
+    async def read_resource(self, uri: str, report_progress: ReportProgress) -> ServerOutput:
+        """Read a resource; raises like `call`."""
+        ...
+
+    async def call(
+        self, tool: str, arguments: CallArguments, key: str, hooks: CallHooks
+    ) -> ServerOutput:
         """Make a call exactly once and return the result.
 
         Raises:
             ToolError: The server reported a failure.
-            CallNotSent: The call did not reach the server.
+            CallNotSent: The call did not reach the server; with `SessionEnded` a new session helps.
             CallOutcomeUnclear: The call may have reached the server, but there is no answer.
         """
         ...

@@ -2,28 +2,36 @@
 
 import asyncio
 import contextlib
+import functools
 import logging
 from collections.abc import Awaitable, Callable
-from typing import NoReturn
+from pathlib import Path
+from typing import NoReturn, TypeVar
 
 import msgspec
 
 from agent.errors import ToolError, ToolUnknownOutcome
 from agent.settings import McpSettings
+from agent.tools.contract import ReportProgress
 from agent.tools.mcp.changes import claims_of
 from agent.tools.mcp.contract import (
     CONNECTION_ENDED,
     CallArguments,
+    CallHooks,
     CallNotSent,
     CallOutcomeUnclear,
     Connect,
     ListedTool,
     McpSession,
+    ServerOutput,
+    SessionEnded,
 )
 from agent.tools.mcp.memory import ToolMemory
 from agent.tools.mcp.package_log import SERVER, limit_package_logs
+from agent.tools.mcp.stderr import StderrTail
 from sessions.values.clock import Clock
 from sessions.values.exceptions import error_text, first_error
+from sessions.values.frames import to_single_line
 from sessions.values.text import count_of
 
 FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 1.0, 60.0
@@ -33,7 +41,30 @@ _BURST_LISTS, _BURST_SECONDS = 10, 10.0  # lists of changed tools within these s
 _REPORT_SECONDS = 60.0  # between two log lines about unreadable output
 
 
+_SEVERE_LEVELS = frozenset({"warning", "error", "critical", "alert", "emergency"})
+_MAX_LOG_LENGTH = 500  # characters of a log message of a server
+_LOGS_PER_MINUTE = 10
+
+T = TypeVar("T")
+
 _log = logging.getLogger(__name__)
+
+
+class _LogAllowance:
+    """Allows a few log lines per minute."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._since = -_REPORT_SECONDS
+        self._used = 0
+
+    def take(self) -> bool:
+        """True if another line may be logged."""
+        now = self._clock.monotonic()
+        if now - self._since >= _REPORT_SECONDS:
+            self._since, self._used = now, 0
+        self._used += 1
+        return self._used <= _LOGS_PER_MINUTE
 
 
 class McpConnection:
@@ -52,24 +83,26 @@ class McpConnection:
         connect: Connect | None = None,
         memory: ToolMemory | None = None,
         answer_seconds: float = _ANSWER_SECONDS,
+        logins: Path | None = None,
     ) -> None:
         self.name = settings.name
+        self.settings = settings
         self.tools: tuple[ListedTool, ...] = ()
         """Tools of the last session; they keep their names while the server is disconnected."""
         self.disabled_tools: frozenset[str] = frozenset()
-        """Names of the server's other tools, which are not in `enabled_tools`."""
+        """Names of the server's other tools, which the settings do not offer."""
         self.first_attempt_done = asyncio.Event()
         """Set after the first attempt to connect, successful or not."""
-        self._settings = settings
         self._clock = clock
         self._on_change = on_change
         self._sleep = sleep
         self._connect = connect  # None: with the official package
+        self._logins = logins  # folder of stored logins
         self._memory = memory or ToolMemory(clock)
         self._answer_seconds = answer_seconds
         self._session: McpSession | None = None
         self._last_error = ""
-        self._last_stderr_line = ""
+        self._stderr = StderrTail()
         self._change_times: list[float] = []  # of the latest announced changes
         self._next_list: asyncio.TimerHandle | None = None  # after too many changes
         self._missing_tools: frozenset[str] = frozenset()  # of `enabled_tools`, as logged
@@ -77,41 +110,92 @@ class McpConnection:
         self._unreadable_lines = 0  # since the last report
         self._unreadable_example = ""
         self._unreadable_report: asyncio.TimerHandle | None = None  # the next possible one
+        self._log_allowance = _LogAllowance(clock)
         self._check_requested = asyncio.Event()
         self._confirmed = asyncio.Event()  # cleared while the session is being checked
         self._confirmed.set()
         self._running_calls = 0
+        self._was_connected = False  # by the current attempt
+        self._renewing = False  # the server has ended the session, and calls wait for a new one
         self._stopping = False
 
     @property
     def connected(self) -> bool:
         """True if the server can be called."""
-        return self._session is not None
+        return self._session is not None or self._renewing
+
+    @property
+    def has_resources(self) -> bool:
+        """True if the server is connected and offers resources."""
+        return self._session is not None and self._session.has_resources
+
+    @property
+    def instructions(self) -> str:
+        """The server's notes for the model; empty while it is not connected."""
+        if self._session is None or not self.settings.instructions:
+            return ""
+        return self._session.instructions
 
     @property
     def status(self) -> str:
         """A short description for people."""
         if self._session is not None:
-            return f"connected, {len(self.tools)} tools"
+            return f"connected, {count_of(len(self.tools), 'tool')}"
         return f"not connected: {self._last_error}" if self._last_error else "connecting"
 
     # --- calls -----------------------------------------------------------------------------------
 
     async def call(
-        self, tool: ListedTool, shown_name: str, arguments: CallArguments, key: str
-    ) -> str:
-        """Make a call once, without retries.
+        self,
+        tool: ListedTool,
+        shown_name: str,
+        arguments: CallArguments,
+        key: str,
+        hooks: CallHooks,
+    ) -> ServerOutput:
+        """Make a call once.
+
+        A call in a session that the server has ended, for instance by a restart, has certainly not
+        run. It is made once more, in a new session.
 
         Args:
             tool: The tool as listed when the call was admitted.
             shown_name: The tool's name for the model.
             arguments: The arguments of the call.
             key: The idempotency key; a repeat of the same call has the same key.
+            hooks: What the call can tell people, and ask them.
 
         Raises:
             ToolError: The call has not run, or it failed.
             ToolUnknownOutcome: The call may have taken effect.
         """
+        for renewed in (False, True):
+            session = await self._session_for(tool, shown_name)
+            self._running_calls += 1
+            try:
+                return await session.call(tool.name, arguments, key, hooks)
+            except SessionEnded as error:
+                if renewed:
+                    self._recheck(session)
+                    self._refuse(shown_name, f"its server {self.name} ended the session twice")
+                _log.info("MCP server %s: %s; opening a new one", self.name, error)
+                self._renew(session)
+            except CallNotSent as error:
+                self._recheck(session)
+                self._refuse(shown_name, f"its server {self.name} was not reached: {error}")
+            except CallOutcomeUnclear as error:
+                self._recheck(session)
+                lost = f"{shown_name} returned no result, its server {self.name} was lost: {error}."
+                if tool.read_only:
+                    raise ToolError(lost) from error
+                msg = f"{lost} The call may have taken effect; check before you repeat it."
+                raise ToolUnknownOutcome(msg) from error
+            finally:
+                self._running_calls -= 1
+        raise AssertionError  # the second pass returns or raises
+
+    async def _session_for(self, tool: ListedTool, shown_name: str) -> McpSession:
+        """Return the session for a call, after checking that the tool is still the same one."""
         await self._confirmed.wait()
         session = self._session
         if session is None:
@@ -127,21 +211,40 @@ class McpConnection:
             self._refuse(shown_name, f"its server {self.name} has just changed it")
         if tool.change:
             await self._accept_change(tool)
-        self._running_calls += 1
-        try:
-            return await session.call(tool.name, arguments, key)
-        except CallNotSent as error:
-            self._recheck(session)
-            self._refuse(shown_name, f"its server {self.name} was not reached: {error}")
-        except CallOutcomeUnclear as error:
-            self._recheck(session)
-            lost = f"{shown_name} returned no result, its server {self.name} was lost: {error}."
-            if tool.read_only:
-                raise ToolError(lost) from error
-            msg = f"{lost} The call may have taken effect; check before you repeat it."
-            raise ToolUnknownOutcome(msg) from error
-        finally:
-            self._running_calls -= 1
+        return session
+
+    async def list_resources(self) -> str:
+        """Return the resources of the server as lines for the model; raises `ToolError`."""
+        return await self._read("list_resources", lambda session: session.list_resources())
+
+    async def read_resource(self, uri: str, report_progress: ReportProgress) -> ServerOutput:
+        """Return a resource of the server; raises `ToolError`."""
+        return await self._read(
+            "read_resource", lambda session: session.read_resource(uri, report_progress)
+        )
+
+    async def _read(self, name: str, request: Callable[[McpSession], Awaitable[T]]) -> T:
+        """Make a request without effects; once more in a new session if the session has ended."""
+        for renewed in (False, True):
+            await self._confirmed.wait()
+            session = self._session
+            if session is None:
+                self._refuse(name, f"the server {self.name} is not connected")
+            self._running_calls += 1
+            try:
+                return await request(session)
+            except SessionEnded:
+                if renewed:
+                    break
+                self._renew(session)
+            except (CallNotSent, CallOutcomeUnclear) as error:
+                self._recheck(session)
+                msg = f"{name} did not complete, the server {self.name} was lost: {error}."
+                raise ToolError(msg) from error
+            finally:
+                self._running_calls -= 1
+        msg = f"{name} did not complete: the server {self.name} ended the session twice."
+        raise ToolError(msg)
 
     async def _accept_change(self, tool: ListedTool) -> None:
         """Trust a changed tool, because a call is made only after an admin has allowed it."""
@@ -153,6 +256,13 @@ class McpConnection:
     def _recheck(self, session: McpSession) -> None:
         """Check the session; new calls wait until the check is done."""
         if self._session is session:
+            self._confirmed.clear()
+            self._check_requested.set()
+
+    def _renew(self, session: McpSession) -> None:
+        """Replace the session; new calls wait until there is another one, or no connection."""
+        if self._session is session:
+            self._renewing = True
             self._confirmed.clear()
             self._check_requested.set()
 
@@ -208,8 +318,14 @@ class McpConnection:
 
     def on_stderr_line(self, line: str) -> None:
         """See `ServerListener`."""
-        self._last_stderr_line = line
+        self._stderr.add(line, self._clock.monotonic())
         _log.debug("MCP server %s, stderr: %s", self.name, line)
+
+    def on_log_message(self, level: str, text: str) -> None:
+        """See `ServerListener`; warnings and errors are logged, a few per minute."""
+        severe = level in _SEVERE_LEVELS and self._log_allowance.take()
+        line = to_single_line(text)[:_MAX_LOG_LENGTH]
+        _log.log(logging.WARNING if severe else logging.DEBUG, "MCP server %s: %s", self.name, line)
 
     # --- the connection --------------------------------------------------------------------------
 
@@ -219,7 +335,7 @@ class McpConnection:
         connect = self._connect
         if connect is None:
             try:
-                connect = await asyncio.to_thread(_load_connect)
+                connect = await asyncio.to_thread(_load_connect, self._logins)
             except ImportError as error:
                 self._last_error = f"a package is missing ({error}); install holdfast[mcp]"
                 _log.error("MCP server %s: %s", self.name, self._last_error)
@@ -228,6 +344,8 @@ class McpConnection:
         try:
             await self._keep_connected(connect)
         finally:
+            self._renewing = False
+            self._set_disconnected()
             for timer in (self._unreadable_report, self._next_list):
                 if timer:
                     timer.cancel()
@@ -244,17 +362,23 @@ class McpConnection:
         pause = FIRST_PAUSE_SECONDS
         while True:
             began = self._clock.monotonic()
-            self._last_stderr_line = self._end_reason = ""
+            self._end_reason = ""
+            self._stderr.clear()
+            self._was_connected = False
             self._check_requested.clear()
             try:
                 await self._connect_once(connect)
             except Exception as error:  # noqa: BLE001 - a server can make the package raise anything
+                ended = isinstance(first_error(error), SessionEnded)
+                self._renewing = ended and self._was_connected
                 self._last_error = self._describe_error(error)
             finally:
                 self._set_disconnected()
                 self.first_attempt_done.set()
             if self._stopping:
                 return
+            if self._renewing:
+                continue
             if self._clock.monotonic() - began > MAX_PAUSE_SECONDS:
                 pause = FIRST_PAUSE_SECONDS
             _log.warning(
@@ -270,7 +394,7 @@ class McpConnection:
             contextlib.AsyncExitStack() as opened,
         ):
             async with asyncio.timeout(self._answer_seconds):
-                session = await opened.enter_async_context(connect(self._settings, self))
+                session = await opened.enter_async_context(connect(self.settings, self))
                 await self._list_tools(session)
             limit.reschedule(None)
             try:
@@ -286,6 +410,8 @@ class McpConnection:
             self._check_requested.clear()
             if self._stopping:
                 return
+            if self._renewing:
+                raise SessionEnded
             if self._session is None:
                 raise ConnectionError(self._end_reason)
             busy = self._running_calls
@@ -303,25 +429,31 @@ class McpConnection:
 
     async def _list_tools(self, session: McpSession) -> None:
         listed = await session.list_tools()
-        wanted = self._settings.enabled_tools
-        if wanted is not None:
-            missing = frozenset(wanted) - {tool.name for tool in listed}
-            for name in sorted(missing - self._missing_tools):
-                _log.warning("MCP server %s has no tool %s", self.name, name)
-            self._missing_tools = missing
-            self.disabled_tools = frozenset(tool.name for tool in listed) - frozenset(wanted)
-            listed = tuple(tool for tool in listed if tool.name in wanted)
-        self.tools = await self._memory.review(self.name, listed)
+        missing = self.settings.expected_tools - {tool.name for tool in listed}
+        for name in sorted(missing - self._missing_tools):
+            _log.warning("MCP server %s has no tool %s", self.name, name)
+        self._missing_tools = missing
+        offered = tuple(tool for tool in listed if self.settings.offers(tool.name))
+        self.disabled_tools = frozenset({tool.name for tool in listed}) - {
+            tool.name for tool in offered
+        }
+        self.tools = await self._memory.review(self.name, offered)
 
     def _set_connected(self, session: McpSession) -> None:
         self._session, self._last_error = session, ""
-        _log.info(
-            "MCP server %s is connected, with %s", self.name, count_of(len(self.tools), "tool")
-        )
+        if not self._renewing:
+            _log.info(
+                "MCP server %s is connected, with %s", self.name, count_of(len(self.tools), "tool")
+            )
+        self._renewing, self._was_connected = False, True
+        self._confirmed.set()
         self._on_change()
         self.first_attempt_done.set()
 
     def _set_disconnected(self) -> None:
+        if self._renewing:  # calls wait for the new session, and the tools stay on offer
+            self._session = None
+            return
         self._confirmed.set()
         if self._session is not None:
             self._session = None
@@ -332,14 +464,21 @@ class McpConnection:
         if isinstance(cause, TimeoutError):
             text = "the server does not answer"
         elif isinstance(cause, FileNotFoundError):
-            text = f"there is no program {self._settings.command!r}"
+            folder = self.settings.cwd
+            missing_folder = folder is not None and not folder.expanduser().is_dir()
+            text = (
+                f"there is no folder {str(folder)!r}"
+                if missing_folder
+                else f"there is no program {self.settings.command!r}"
+            )
         else:
             text = error_text(cause)
-        return f"{text} (last output: {self._last_stderr_line})" if self._last_stderr_line else text
+        cause_line = self._stderr.cause(self._clock.monotonic())
+        return f"{text} (it printed: {to_single_line(cause_line)})" if cause_line else text
 
 
-def _load_connect() -> Connect:
+def _load_connect(logins: Path | None) -> Connect:
     from agent.tools.mcp.session import connected
 
     limit_package_logs()
-    return connected
+    return functools.partial(connected, logins=logins)

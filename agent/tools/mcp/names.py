@@ -1,14 +1,14 @@
 """Sans-IO: unique names for the tools of servers.
 
-A tool keeps its name unless it clashes with the tool of another server or a built-in tool. Then all
-clashing tools get the name of their server as a prefix, regardless of the order of the servers. If
-they still clash, they get a suffix that depends only on server and tool.
+A tool has the name of its server as a prefix, whether or not another tool has the same name. So its
+name does not change when a server is added. If two names are still equal, both get a suffix that
+depends only on server and tool.
 """
 
 import hashlib
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 MAX_NAME_LENGTH = 64  # accepted by all model services
 
@@ -36,6 +36,19 @@ def assign_names(
                 tries[source] += tries[source] == highest
 
 
+def earlier_names(names: Mapping[ToolSource, str], taken: Collection[str] = ()) -> dict[str, str]:
+    """Return the names without a prefix that older versions gave, each with its present name.
+
+    Histories, and turns that an upgrade interrupted, contain calls with such names. A name that was
+    not unique had a prefix, so only the unique ones are returned.
+    """
+    found = defaultdict(list)
+    for (_, tool), name in names.items():
+        found[_valid_name(tool)].append(name)
+    present = {*names.values(), *taken}
+    return {old: new[0] for old, new in found.items() if len(new) == 1 and old not in present}
+
+
 def _clashes(names: dict[ToolSource, str], taken: Collection[str]) -> list[list[ToolSource]]:
     by_name = defaultdict(list)
     for source, name in names.items():
@@ -46,10 +59,9 @@ def _clashes(names: dict[ToolSource, str], taken: Collection[str]) -> list[list[
 def _candidate_name(source: ToolSource, number: int) -> str:
     server, tool = source
     if number == 0:
-        return _valid_name(tool)
-    if number == 1:
         return _valid_name(f"{server}_{tool}")
-    return _hashed_name(f"{server}_{tool}", f"{number}\n{server}\n{tool}")
+    # Older versions began with 2, and the names must stay the same.
+    return _hashed_name(f"{server}_{tool}", f"{number + 1}\n{server}\n{tool}")
 
 
 def _valid_name(name: str) -> str:

@@ -13,16 +13,18 @@ from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, TextIO
 
 import anyio
+import msgspec
 from anyio.abc import ByteReceiveStream, Process
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.client.stdio import get_default_environment
 from mcp.os.posix.utilities import terminate_posix_process_tree
 from mcp.shared.message import SessionMessage
-from mcp_types import jsonrpc_message_adapter
+from mcp_types import ErrorData, JSONRPCError, jsonrpc_message_adapter
 
 from agent.settings import McpSettings
 from agent.tools.mcp.contract import MAX_MESSAGE_BYTES, ServerListener
 from agent.tools.mcp.held import hold_context
+from agent.tools.mcp.http_client import UNCLEAR
 from sessions.values.size import format_size
 
 if TYPE_CHECKING:
@@ -36,6 +38,7 @@ _MAX_EXAMPLE_LENGTH = 100  # characters of an unreadable line
 # Rates at which lines and useless bytes are read; a program that prints more has to wait.
 _LINES_PER_SECOND = 5_000
 _BYTES_PER_SECOND = 1024 * 1024
+_OUTPUT_GRACE_SECONDS = 0.5  # for the last messages of an ended program
 _STDERR_GRACE_SECONDS = 0.5  # for the last output of an ended program
 _FLUSH_SECONDS = 0.5  # for messages that were accepted before the end
 _REAP_SECONDS = 2.0  # until the end of a killed program is noticed
@@ -76,6 +79,7 @@ async def _run(
         [settings.command or "", *settings.args],
         env={**get_default_environment(), "LANG": "C.UTF-8", **variables},
         stderr=errors,
+        cwd=settings.cwd.expanduser() if settings.cwd else None,
         start_new_session=True,
     )
     # No await until the `try` block, because a cancellation here would leave the program running.
@@ -84,9 +88,11 @@ async def _run(
     loop = asyncio.get_running_loop()
     reader = loop.create_task(_read(process, to_session, listener), name="output of a server")
     writer = loop.create_task(_write(process, to_program, to_session), name="input of a server")
+    exit_watch = _ExitWatch(process.pid, lambda: _end_output(reader, listener))
     try:
         yield from_program, from_session
     finally:
+        exit_watch.close()
         from_program.close()
         from_session.close()
         await asyncio.wait({writer}, timeout=_FLUSH_SECONDS)
@@ -97,6 +103,48 @@ async def _run(
         await asyncio.wait({reader, writer}, timeout=_REAP_SECONDS)
         for stream in (to_session, to_program):
             stream.close()
+
+
+class _ExitWatch:
+    """Calls a function some time after the exit of a process.
+
+    The end of the output does not tell: a child of the program may keep the pipes open.
+    """
+
+    def __init__(self, pid: int, on_exit: Callable[[], None]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._on_exit = on_exit
+        self._timer: asyncio.TimerHandle | None = None
+        self._descriptor: int | None = None
+        try:
+            self._descriptor = os.pidfd_open(pid)
+        except OSError:  # it has ended already
+            self._timer = self._loop.call_later(_OUTPUT_GRACE_SECONDS, on_exit)
+        else:
+            self._loop.add_reader(self._descriptor, self._exited)
+
+    def _exited(self) -> None:
+        self._stop_watching()
+        self._timer = self._loop.call_later(_OUTPUT_GRACE_SECONDS, self._on_exit)
+
+    def _stop_watching(self) -> None:
+        if self._descriptor is not None:
+            self._loop.remove_reader(self._descriptor)
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def close(self) -> None:
+        """Stop watching."""
+        self._stop_watching()
+        if self._timer:
+            self._timer.cancel()
+
+
+def _end_output(reader: asyncio.Task[None], listener: ServerListener) -> None:
+    """End the output of an ended program whose children keep the pipe open."""
+    if not reader.done():
+        listener.on_disconnected("the program has ended")
+        reader.cancel()
 
 
 async def _read(
@@ -146,10 +194,31 @@ class _UnreadableLines:
         if text.startswith("{"):
             with contextlib.suppress(ValueError):
                 return SessionMessage(jsonrpc_message_adapter.validate_json(text, by_name=False))
+            if (error := _malformed_answer(text)) is not None:
+                return SessionMessage(error)
         self.count += 1
         self.size += len(line)
         self.example = self.example or text[:_MAX_EXAMPLE_LENGTH]
         return None
+
+
+class _Answer(msgspec.Struct):
+    """The fields that tell which request a malformed message answers."""
+
+    id: int | str
+    method: str | None = None
+
+
+def _malformed_answer(text: str) -> JSONRPCError | None:
+    """Return an error for the request that a malformed answer belongs to, which else would hang."""
+    try:
+        answer = msgspec.json.decode(text, type=_Answer)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    if answer.method is not None:
+        return None
+    error = ErrorData(code=UNCLEAR, message="its answer cannot be decoded")
+    return JSONRPCError(jsonrpc="2.0", id=answer.id, error=error)
 
 
 async def _drain(stdout: ByteReceiveStream) -> None:

@@ -2,22 +2,34 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from pathlib import Path
 from types import TracebackType
 
 from agent.model.contract import ToolSchema
 from agent.settings import McpSettings
-from agent.tools.contract import Risk, Tool, ToolContext
+from agent.tools.contract import Risk, Tool, ToolContext, ToolOutput
 from agent.tools.mcp import shown
-from agent.tools.mcp.contract import CallArguments, ListedTool
+from agent.tools.mcp.contract import CallArguments, CallHooks, ListedTool
 from agent.tools.mcp.link import McpConnection
 from agent.tools.mcp.memory import ToolMemory
-from agent.tools.mcp.names import ToolSource, assign_names
+from agent.tools.mcp.names import ToolSource, assign_names, earlier_names
+from agent.tools.mcp.output import save_output
+from agent.tools.mcp.resources import RESOURCE_TOOL_NAMES, make_resource_tools
 from sessions.values.clock import Clock
 from sessions.values.tasks import start_task
 
 _START_SECONDS = 5.0  # longest delay of the start by slow servers
 _EMOJI = "🔌"
+_ASKS = {"auto": None, "ask": True, "never": False}
 
 
 class _ConnectionTasks(asyncio.TaskGroup):
@@ -62,19 +74,32 @@ class McpServers:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         start_seconds: float = _START_SECONDS,
         memory: ToolMemory | None = None,
+        logins: Path | None = None,
     ) -> None:
-        """Prepare the connections; `taken_names` holds all other tool names, enabled or not."""
+        """Prepare the connections.
+
+        `taken_names` holds all other tool names, enabled or not; `logins` is the folder of stored
+        logins.
+        """
         self._memory = memory or ToolMemory(clock)
         self._connections = [
             McpConnection(
-                server, clock, on_change=self._clear_tools, sleep=sleep, memory=self._memory
+                server,
+                clock,
+                on_change=self._clear_tools,
+                sleep=sleep,
+                memory=self._memory,
+                logins=logins,
             )
             for server in settings
+            if not server.disabled
         ]
-        self._taken_names = frozenset(taken_names)
+        self._resource_tools = make_resource_tools(self._with_resources)
+        self._taken_names = frozenset((*taken_names, *RESOURCE_TOOL_NAMES))
         self._start_seconds = start_seconds
         self._tools: tuple[Tool, ...] | None = ()
         self._reserved_names: frozenset[str] | None = frozenset()
+        self._earlier_names: Mapping[str, str] | None = {}
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -102,6 +127,20 @@ class McpServers:
             self._reserved_names = frozenset(self._find_reserved_names())
         return self._reserved_names
 
+    def earlier_names(self) -> Mapping[str, str]:
+        """Return names that older versions gave to tools, each with the present name."""
+        if self._earlier_names is None:
+            self._earlier_names = earlier_names(self._assign_names(), self._taken_names)
+        return self._earlier_names
+
+    def instructions(self) -> str:
+        """Return the notes of the connected servers about their tools, for the system prompt."""
+        return "\n\n".join(
+            shown.quote_instructions(link.name, link.instructions)
+            for link in self._connections
+            if link.tools and link.instructions.strip()
+        )
+
     def status(self) -> dict[str, str]:
         """Return a short description of each server for people."""
         return {link.name: link.status for link in self._connections}
@@ -117,24 +156,35 @@ class McpServers:
                     await link.first_attempt_done.wait()
 
     def _clear_tools(self) -> None:
-        self._tools = self._reserved_names = None
+        self._tools = self._reserved_names = self._earlier_names = None
 
     def _find_reserved_names(self) -> Iterator[str]:
         names = self._assign_names()
+        if not self._with_resources():
+            yield from RESOURCE_TOOL_NAMES
         for link in self._connections:
-            yield from link.disabled_tools
+            yield from (names[link.name, name] for name in link.disabled_tools)
             if not link.connected:
                 yield from (names[link.name, tool.name] for tool in link.tools)
 
     def _assign_names(self) -> dict[ToolSource, str]:
         # Tools of disconnected servers keep their names, so that no other tool changes its name.
         return assign_names(
-            ((link.name, tool.name) for link in self._connections for tool in link.tools),
+            (
+                (link.name, name)
+                for link in self._connections
+                for name in (*(tool.name for tool in link.tools), *sorted(link.disabled_tools))
+            ),
             self._taken_names,
         )
 
+    def _with_resources(self) -> dict[str, McpConnection]:
+        return {link.name: link for link in self._connections if link.has_resources}
+
     def _build_tools(self) -> Iterator[Tool]:
         names = self._assign_names()
+        if self._with_resources():
+            yield from self._resource_tools
         for link in self._connections:
             if link.connected:
                 for tool in link.tools:
@@ -148,8 +198,10 @@ def _risk_of(listed: ListedTool) -> Risk:
 
 
 def _build_tool(connection: McpConnection, listed: ListedTool, name: str) -> Tool:
-    async def call(arguments: CallArguments, context: ToolContext) -> str:
-        return await connection.call(listed, name, arguments, context.idempotency_key)
+    async def call(arguments: CallArguments, context: ToolContext) -> ToolOutput:
+        hooks = CallHooks(context.report_progress, context.ask_person)
+        output = await connection.call(listed, name, arguments, context.idempotency_key, hooks)
+        return await save_output(output, context)
 
     return Tool(
         name=name,
@@ -165,6 +217,8 @@ def _build_tool(connection: McpConnection, listed: ListedTool, name: str) -> Too
         parallel=listed.read_only and not listed.change,
         label=shown.label_argument(listed.schema),
         sends=not listed.read_only,
+        timeout=connection.settings.timeout,
+        asks=_ASKS[connection.settings.approval],
         change=listed.change,
         check=listed.check,
     )

@@ -5,10 +5,12 @@ from typing import Any
 
 import msgspec
 
-from sessions.values.frames import neutralize_output
+from sessions.values.frames import frame_notes, neutralize_output, to_single_line
 from sessions.values.text import shorten
 
 MAX_DESCRIPTION_LENGTH = 4_000
+_MAX_INSTRUCTIONS_LENGTH = 2_000
+_MAX_PROGRESS = 80  # characters
 _MAX_SCHEMA_BYTES = 24_000  # a larger schema loses its descriptions
 _MAX_BARE_SCHEMA_BYTES = 48_000  # a schema that is larger even without them is dropped
 
@@ -39,6 +41,19 @@ def shrink_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
     except RecursionError:  # nested too deeply
         pass
     return {"type": "object", "properties": {}}
+
+
+def describe_progress(progress: float, total: float | None, message: str | None) -> str:
+    """Return the progress of a call on one line: a share if the total is known, and the message."""
+    share = ""
+    if total and 0 <= progress <= total:
+        share = f"{progress / total:.0%}"
+    return shorten(" ".join(filter(None, (share, to_single_line(message or "")))), _MAX_PROGRESS)
+
+
+def quote_instructions(server: str, text: str) -> str:
+    """Return the notes of a server for the system prompt, in a frame that they cannot leave."""
+    return frame_notes(server, shorten(text.strip(), _MAX_INSTRUCTIONS_LENGTH))
 
 
 def label_argument(schema: Mapping[str, Any]) -> str:

@@ -7,7 +7,8 @@ import re
 from agent.request.pictures import SIGNATURE_BYTES, detect_media_type
 from gateway.http.api.asked import RequestPicture
 from gateway.http.api.failures import RequestRefused, invalid_request
-from gateway.media.incoming import MAX_FILES, extension_for
+from gateway.media.incoming import MAX_FILES
+from sessions.values.file_names import extension_for
 from sessions.values.size import format_size
 
 REMOTE_NOT_ALLOWED = (

@@ -5,6 +5,7 @@ Every command pays for the imports of this module: click, and nothing slow.
     common, platforms      shared options, store access and output; the platform helpers of `config`
     run, chat, terminal, remote
                            the daemon, and the chat in a terminal with or without one
+    mcp                    MCP servers
     daemon, pair, sessions, restarting
                            commands that talk to the running daemon
     why, doctor, selftest, db, backup, config, setup, service
@@ -29,6 +30,7 @@ _COMMANDS = {
     "send": ("daemon", "Post a message to a chat."),
     "pair": ("pair", "Give people access, or take it away."),
     "sessions": ("sessions", "List, show, stop and restore conversations."),
+    "mcp": ("mcp", "Add, list, try and log in at MCP servers."),
     "why": ("why", "Trace a message through the gateway."),
     "config": ("config", "Check and show the configuration."),
     "doctor": ("doctor", "Find problems and explain how to fix them."),

@@ -14,6 +14,7 @@ from gateway.operate.doctor.daemon import check_daemon
 from gateway.operate.doctor.database import check_database
 from gateway.operate.doctor.disk import check_disk
 from gateway.operate.doctor.installation import check_packages, check_plugins, check_sqlite
+from gateway.operate.doctor.mcp import mcp_checks
 from gateway.operate.doctor.models import model_checks
 from gateway.operate.doctor.permissions import check_permissions
 from gateway.operate.doctor.port import check_port
@@ -33,6 +34,7 @@ def all_checks(context: DoctorContext, services: ServiceCheck | None = None) -> 
     yield Check("certificates", check_certificates, works_without_config=True)
     yield from platform_checks(context)
     yield from model_checks(context)
+    yield from mcp_checks(context)
     yield Check("database", check_database, database.TIMEOUT_SECONDS + 2)
     yield Check("database", check_sqlite, works_without_config=True)
     yield Check("disk", check_disk, works_without_config=True)

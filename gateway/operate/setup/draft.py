@@ -1,12 +1,12 @@
 """Sans-IO: edits the configuration while keeping comments and formatting."""
 
 import tomllib
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping
 from typing import Any
 
 import tomlkit
 from tomlkit.exceptions import TOMLKitError
-from tomlkit.items import InlineTable
+from tomlkit.items import AoT, InlineTable
 
 from gateway.config.layers import format_path
 from gateway.config.toml_lines import locate_keys
@@ -72,6 +72,30 @@ class ConfigDraft:
         """Store a secret in a file named after its variable, and refer to that file."""
         self.put(path, self._reference(name))
         self.secrets[name] = text
+
+    def keep_secret(self, name: str, text: str) -> str:
+        """Store a secret in a file, and return the value that refers to the file."""
+        self.secrets[name] = text
+        return self._reference(name)
+
+    def add_table(self, name: str, values: Mapping[str, object]) -> None:
+        """Add a table to an array of tables; tables inside become inline tables."""
+        table = tomlkit.table()
+        for key, value in values.items():
+            inline = tomlkit.inline_table()
+            if isinstance(value, dict):
+                inline.update(value)
+            table[key] = inline if isinstance(value, dict) else value
+        if name not in self._document:
+            self._document[name] = tomlkit.aot()
+        array: Any = self._document[name]
+        if not isinstance(array, AoT):
+            raise ConfigError(_not_editable((name,)))
+        if self._text and array:
+            array[-1].add(tomlkit.nl())
+        array.append(table)
+        self._values.setdefault(name, []).append(dict(values))
+        self._changed = True
 
     def remove(self, path: KeyPath) -> None:
         """Remove a value, if set."""

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from agent.errors import ToolError
 from agent.tools import drafts as module
-from agent.tools.contract import Tool
+from agent.tools.contract import ReportProgress, Tool
 from agent.tools.drafts import LIFETIME_MS, MAX_DRAFTS, DraftStore, FileDraft
 from agent.tools.files.writing import edit_file, write_file, write_file_continue
 from sessions.values.masks import MaskedText, MaskSecrets
@@ -38,6 +38,8 @@ class Context(msgspec.Struct, frozen=True):
     drafts: DraftStore
     idempotency_key: str = ""
     mask: MaskSecrets = MaskedText
+    report_progress: ReportProgress = print
+    ask_person: None = None
     send_file: None = None
 
 
@@ -68,7 +70,7 @@ class Bench:
         self.calls += 1
         context = Context(self.clock, self.workspace, self.drafts, key or f"s:t:c{self.calls}")
         async with asyncio.timeout(5):
-            return await tool.call(msgspec.convert(arguments, tool.arguments), context)
+            return str(await tool.call(msgspec.convert(arguments, tool.arguments), context))
 
     async def go_on(
         self, draft: FileDraft, content: str, *, after: str = "", final: bool = False, key: str = ""

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from agent.errors import ToolError
 from agent.tools import confine
 from agent.tools.blocking import StopEvent, run_in_thread
-from agent.tools.contract import Risk, Tool, ToolContext
+from agent.tools.contract import ReportProgress, Risk, Tool, ToolContext
 from agent.tools.define import tool
 from agent.tools.drafts import DraftStore
 from agent.tools.files import reading, scan, searching, writing
@@ -37,6 +37,8 @@ class Context(msgspec.Struct, frozen=True):
     drafts: DraftStore
     idempotency_key: str
     mask: MaskSecrets = MaskedText
+    report_progress: ReportProgress = print
+    ask_person: None = None
     send_file: None = None
 
 
@@ -52,7 +54,7 @@ class Bench:
         clock = SystemClock()
         context = Context(clock, self.root, DraftStore(self.drafts, clock), f"s:t:c{self.calls}")
         async with asyncio.timeout(10):
-            return await tool.call(msgspec.convert(arguments, tool.arguments), context)
+            return str(await tool.call(msgspec.convert(arguments, tool.arguments), context))
 
     def put(self, path: str, content: str | bytes) -> None:
         file = self.root / path

@@ -299,17 +299,15 @@ class Desk:
 
     async def read(self, **window: int) -> str:
         arguments = read_file.arguments(path=".env", **window)
-        return (await read_file.call(arguments, self.context())).partition("\n")[2]
+        return str(await read_file.call(arguments, self.context())).partition("\n")[2]
 
     async def write(self, content: str, path: str = ".env") -> str:
-        return await write_file.call(
-            write_file.arguments(path=path, content=content), self.context()
-        )
+        arguments = write_file.arguments(path=path, content=content)
+        return str(await write_file.call(arguments, self.context()))
 
     async def edit(self, old: str, new: str, *, every: bool = False) -> str:
-        return await edit_file.call(
-            edit_file.arguments(path=".env", old=old, new=new, all=every), self.context()
-        )
+        arguments = edit_file.arguments(path=".env", old=old, new=new, all=every)
+        return str(await edit_file.call(arguments, self.context()))
 
     async def search(self, pattern: str) -> list[str]:
         return (await search(self.root, pattern, ".", "*", mask=REDACTOR.mask)).split("\n")[1:]
@@ -336,7 +334,7 @@ async def test_a_file_written_in_parts_keeps_its_secrets(desk: Desk) -> None:
     began = await write_file.call(
         write_file.arguments(path=".env", content=content[:40], more=True), desk.context()
     )
-    draft = began.split()[1]
+    draft = str(began).split()[1]
     await write_file_continue.call(
         write_file_continue.arguments(draft_id=draft, content=content[40:] + "\n", final=True),
         desk.context(),

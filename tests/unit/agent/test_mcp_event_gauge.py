@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.tools.mcp.transports import EventGauge, event_pause_seconds
+from agent.tools.mcp.http_client import EventGauge, event_pause_seconds
 
 EVENTS = b'event: message\ndata: {"id":1}\n\n: ping\n\ndata:{"id":2}\n\ndata: rain\n\n'
 

@@ -9,11 +9,11 @@ import pytest
 
 from agent.answer.call_slots import StepCall, classify_arguments
 from agent.errors import ToolError, ToolUnknownOutcome
-from agent.events import AgentEvent, ToolFinished, ToolStarted
+from agent.events import AgentEvent, ToolFinished, ToolProgress, ToolStarted
 from agent.model.contract import ToolSchema
 from agent.tools import deadline
 from agent.tools.batches import MAX_PARALLEL
-from agent.tools.contract import Risk, Tool, ToolContext
+from agent.tools.contract import ReportProgress, Risk, Tool, ToolContext, ToolOutput
 from agent.tools.define import tool
 from agent.tools.drafts import DraftStore
 from agent.tools.registry import ToolRegistry
@@ -21,7 +21,7 @@ from agent.tools.run import BATCH_TIMEOUT_SECONDS, ToolLimits, ToolRunner, ToolS
 from agent.tools.spill import ResultCaps
 from agent.turn import TurnLimits
 from sessions.errors import ToolAlreadyStarted
-from sessions.records import ToolCall, ToolRun
+from sessions.records import Attachment, ToolCall, ToolRun
 from sessions.values.masks import PLACEHOLDER_HEAD, MaskedText, MaskSecrets
 from tests.fakes.agent_kit import LoopClock, MemoryJournal, Workshop
 
@@ -439,7 +439,7 @@ async def test_a_failing_argument_check_refuses_only_its_call(
 async def test_only_a_call_with_possible_effects_has_an_unknown_outcome(bench: Bench) -> None:
     changed, looked = await bench.run(("c1", "lose", "{}"), ("c2", "miss", "{}"))
     assert changed.startswith("UNKNOWN: The tool was started")
-    assert looked.startswith("The tool was started")
+    assert looked == "miss did not complete."
 
 
 # --- corrections ---------------------------------------------------------------------------------
@@ -559,6 +559,85 @@ async def test_a_tool_past_its_deadline_is_cancelled_with_unknown_effect(
     assert bench.journal.late == []
 
 
+async def test_a_network_tool_that_only_reads_did_not_complete_when_it_times_out(
+    bench: Bench,
+) -> None:
+    async def hang(_given: dict[str, Any], _context: ToolContext) -> str:
+        await asyncio.Event().wait()
+        return "never"
+
+    schema = ToolSchema("hang", "Hangs.", {"type": "object"})
+    tool = Tool(
+        name="hang",
+        risk=Risk.NET,
+        schema=schema,
+        arguments=dict,
+        call=hang,
+        sends=False,
+        timeout=0.05,
+    )
+    bench.runner = bench.new_runner(more=(tool,))
+    (result,) = await bench.run(("c1", "hang", "{}"))
+    assert result == "hang did not complete: it took more than 0.05 s."
+    assert bench.journal.log[0] == "started c1 read"
+
+
+async def test_progress_renews_the_deadline_and_is_shown(bench: Bench) -> None:
+    reports: list[ReportProgress] = []
+
+    async def climb(_given: dict[str, Any], context: ToolContext) -> str:
+        reports.append(context.report_progress)
+        for number in range(4):
+            await asyncio.sleep(0.1)
+            context.report_progress(f"step {number}")
+        return "on top"
+
+    schema = ToolSchema("climb", "Climbs.", {"type": "object"})
+    tool = Tool(
+        name="climb",
+        risk=Risk.NET,
+        schema=schema,
+        arguments=dict,
+        call=climb,
+        sends=False,
+        timeout=0.2,
+    )
+    bench.runner = bench.new_runner(more=(tool,))
+    assert await bench.run(("c1", "climb", "{}")) == ["on top"]
+    shown = [event for event in bench.events if isinstance(event, ToolProgress)]
+    assert shown == [ToolProgress("c1", "step 0")]  # one per half second
+    reports[0]("late")
+    assert [event for event in bench.events if isinstance(event, ToolProgress)] == shown
+
+
+async def test_progress_without_end_is_cut_at_twelve_times_the_limit(bench: Bench) -> None:
+    async def spin(_given: dict[str, Any], context: ToolContext) -> str:
+        while True:
+            await asyncio.sleep(0.01)
+            context.report_progress("again")
+
+    schema = ToolSchema("spin", "Spins.", {"type": "object"})
+    tool = Tool(
+        name="spin", risk=Risk.WRITE, schema=schema, arguments=dict, call=spin, timeout=0.05
+    )
+    bench.runner = bench.new_runner(more=(tool,))
+    (result,) = await bench.run(("c1", "spin", "{}"))
+    assert result == "UNKNOWN: spin timed out after 0.6 s; its effect is unknown."
+
+
+async def test_files_of_a_result_are_in_its_row(bench: Bench) -> None:
+    shot = Attachment(name="a.png", media_type="image/png", path="received/a.png", fetched=True)
+
+    async def see(_given: dict[str, Any], _context: ToolContext) -> ToolOutput:
+        return ToolOutput("seen", (shot,))
+
+    schema = ToolSchema("see", "Sees.", {"type": "object"})
+    tool = Tool(name="see", risk=Risk.READ, schema=schema, arguments=dict, call=see)
+    bench.runner = bench.new_runner(more=(tool,))
+    assert await bench.run(("c1", "see", "{}")) == ["seen"]
+    assert bench.journal.rows[-1].files == (shot,)
+
+
 async def test_parallel_calls_share_a_deadline(bench: Bench) -> None:
     bench.runner = bench.new_runner(batch_timeout=0.05)
     results = await bench.run(
@@ -567,8 +646,8 @@ async def test_parallel_calls_share_a_deadline(bench: Bench) -> None:
         ("c3", "read", '{"path":"a"}'),
     )
     assert results == [
-        "linger timed out after 0.05 s; its effect is unknown.",
-        "linger timed out after 0.05 s; its effect is unknown.",
+        "linger did not complete: it took more than 0.05 s.",
+        "linger did not complete: it took more than 0.05 s.",
         "content of a",
     ]
 

@@ -4,8 +4,9 @@ from pathlib import Path
 import pytest
 
 from agent.tools.confine import open_by_steps, open_workspace
-from gateway.media.cleanup import MARKER_FILE, remove_old_files
-from gateway.media.incoming import RECEIVED_FOLDER
+from agent.tools.received import MARKER_FILE
+from gateway.media.cleanup import remove_old_files
+from sessions.values.file_names import RECEIVED_FOLDER
 
 OLD, NEW = 1_000.0, 2_000_000_000.0
 NOW = 1_900_000_000.0

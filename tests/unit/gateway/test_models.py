@@ -21,7 +21,7 @@ from agent.tools.registry import BUILT_IN
 from gateway.errors import CannotStart, ConfigError
 from gateway.settings import RouteSettings, Settings
 from gateway.turns.choices import ModelChoice
-from gateway.turns.models import Models, open_targets
+from gateway.turns.models import ExternalTools, Models, open_targets
 from sessions.values.clock import SystemClock
 from sessions.values.secret import Secret
 from tests.fakes.model_server import ModelServer, always
@@ -135,7 +135,7 @@ async def test_names_of_tools_that_a_turn_cannot_call_are_reserved(tmp_path: Pat
         await open_targets(settings),
         clock=SystemClock(),
         tools=BUILT_IN,
-        mcp_reserved_names=lambda: {"pay"},
+        external=ExternalTools(reserved_names=lambda: {"pay"}),
     )
     tools = models.turn_setting(KEY, "p").tools
     assert "read_file" not in tools.by_name

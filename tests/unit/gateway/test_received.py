@@ -7,16 +7,18 @@ from hypothesis import strategies as st
 
 from gateway.media.incoming import (
     MAX_FILES,
-    MAX_NAME_BYTES,
-    MESSAGE_FOLDER_PATTERN,
     TOO_MANY_FILES,
-    clean_media_type,
-    clean_name,
     plan_attachments,
     to_file_part,
     too_large_message,
 )
 from platforms.core.contract import File, Text
+from sessions.values.file_names import (
+    MAX_NAME_BYTES,
+    MESSAGE_FOLDER_PATTERN,
+    clean_media_type,
+    clean_name,
+)
 
 INBOX = "i_01m5x2k9qa7v3tz8hr"
 

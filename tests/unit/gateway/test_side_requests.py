@@ -23,7 +23,7 @@ from gateway.side_requests.jobs import CommandJobs
 from gateway.side_requests.service import REASONING_LEVELS, SideRequests
 from gateway.spending.budgets import Budgets
 from gateway.turns.choices import ModelChoices
-from gateway.turns.models import Models, open_targets
+from gateway.turns.models import ExternalTools, Models, open_targets
 from sessions.changes import AppendMessages, EndAttempt, PutSummary, StartAttempt
 from sessions.conversation.events import CommandContext, ConversationState, RunningTurn
 from sessions.records import InboxEntry, InboxState, Message, OutboxItem
@@ -144,7 +144,7 @@ async def side_request_kit(
             home,
             await open_targets(used),
             clock=clock,
-            mcp_tools=mcp_tools,
+            external=ExternalTools(tools=mcp_tools),
             choice_for=choices.get,
         )
 

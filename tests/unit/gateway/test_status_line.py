@@ -103,6 +103,16 @@ def test_the_line_is_not_waiting_while_a_tool_runs() -> None:
         assert status.is_waiting
 
 
+def test_progress_is_shown_behind_the_tool_until_it_ends() -> None:
+    status = line()
+    status.tool_started("c1", "🔌", "climb", 0.0)
+    status.tool_progressed("c1", "50% half way")
+    status.tool_progressed("never begun", "1%")
+    assert status.text(3.0) == "🔌 climb: 50% half way (3 s)"
+    status.tool_finished("c1")
+    assert status.text(3.0) == ""
+
+
 @pytest.mark.parametrize(
     "notice",
     [NoticeId.NO_OUTPUT, NoticeId.TOOL_CALL_CUT, NoticeId.MODEL_SWITCHED, NoticeId.DRAFT_KEPT],
