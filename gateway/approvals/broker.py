@@ -154,7 +154,7 @@ class ApprovalBroker:
             settled = await self._wait_for_answer(approval, answer)
             return questions.read_answer(settled)
         except asyncio.CancelledError:
-            self._in_background(self._close_abandoned(approval.id, turn.turn_id))
+            self._start_task(self._close_abandoned(approval.id, turn.turn_id))
             raise
         finally:
             del self._waiters[approval.id]
