@@ -26,6 +26,7 @@ from gateway.http.api.failures import (
 )
 from gateway.http.api.fetch_pictures import RequestPictures
 from gateway.http.api.models import ModelResolver
+from gateway.http.api.session_choice import SESSION_HEADER, NamedSession, agrees, read_named_session
 from gateway.inbound.reader import origin_of, read_event
 from gateway.inbound.reception import MessageRejected, source_of
 from gateway.inbound.request_options import (
@@ -46,7 +47,14 @@ from sessions.conversation.events import (
     StartWaiting,
 )
 from sessions.key import SessionKey
-from sessions.records import InboxEntry, InboxState, Message, SessionReason, TurnState
+from sessions.records import (
+    ConversationSnapshot,
+    InboxEntry,
+    InboxState,
+    Message,
+    SessionReason,
+    TurnState,
+)
 from sessions.store.store import SessionStore
 from sessions.values.clock import Clock
 from sessions.values.ids import Ids, stable_id, unique_part
@@ -145,38 +153,41 @@ class ApiRequests:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def begin(
-        self, request: ApiRequest, session_id: str, idempotency_key: str
+        self, request: ApiRequest, session: NamedSession, idempotency_key: str
     ) -> TurnSubscription:
         """Store a request and subscribe to its turn.
 
-        `session_id` names a conversation to continue; `idempotency_key` makes a repeat safe. Raises
-        `RequestRefused`, or `StoreError` if nothing was stored.
+        `idempotency_key` makes a repeat safe. Raises `RequestRefused`, or `StoreError` if nothing
+        was stored.
         """
         if self._conversations.is_stopping():
             raise RequestRefused(NOT_READY)
-        _check_headers(session_id, idempotency_key)
+        _check_headers(session, idempotency_key)
         request = msgspec.structs.replace(
             request, model=await self.model_resolver.resolve(request.model)
         )
         previous = (
-            await self._find_previous(request.previous_id, session_id)
-            if request.previous_id
-            else None
+            await self._find_previous(request.previous_id, session) if request.previous_id else None
         )
         # Clients cannot choose this name, so the conversation belongs to this request alone.
         own = stable_id(PLATFORM, idempotency_key) if idempotency_key else self._new_id()
-        fresh = Address(PLATFORM, session_id or f"{_GENERATED_PREFIX}{own}")
+        fresh = Address(PLATFORM, f"{_GENERATED_PREFIX}{own}")
+        named = Address(PLATFORM, session.name) if session.name else None
         event = f"k{stable_id(idempotency_key)}" if idempotency_key else self._new_id()
         # The lock keeps other requests out between reading the end of a conversation and adding to it.
-        async with self._lock_for(previous.address if previous else fresh):
+        async with self._lock_for(previous.address if previous else named or fresh):
             for number in range(1, _MAX_TRIES_PER_KEY + 1):
                 name = event if number == 1 else f"{event}~{number}"
-                if previous is None:
-                    where = await self._choose_destination(request, fresh, session_id)
-                else:
-                    where = await self._destination_after(
-                        request, previous, fresh, name if idempotency_key else ""
+                repeat = name if idempotency_key else ""
+                where = None
+                if previous:
+                    where = await self._destination_after(request, previous, fresh, repeat)
+                elif named:
+                    where = await self._continue_named(
+                        request, named, repeat, is_hint=session.is_hint
                     )
+                if where is None:  # the request is the whole conversation
+                    where = _Destination(address=fresh, single_turn=True, history=request.history)
                 found = await self._try_subscribe(request, where, name, keyed=bool(idempotency_key))
                 if found:
                     return found
@@ -204,11 +215,11 @@ class ApiRequests:
     def _lock_for(self, address: Address) -> asyncio.Lock:
         return self._locks.setdefault(address.chat, asyncio.Lock())
 
-    async def _find_previous(self, answer_id: str, session_id: str) -> StoredAnswer:
+    async def _find_previous(self, answer_id: str, session: NamedSession) -> StoredAnswer:
         """Return the answer that a request continues; raises `RequestRefused`."""
         param = "previous_response_id"
-        if session_id:
-            msg = "X-Session-Id and previous_response_id both name a conversation; send only one."
+        if session.name and not session.is_hint:
+            msg = f"{SESSION_HEADER} and {param} both name a conversation; send only one."
             raise invalid_request(msg, param)
         found = await self.stored_answers.find(answer_id)
         if found is None:
@@ -219,14 +230,30 @@ class ApiRequests:
             raise invalid_request(msg, param, "previous_response_in_progress")
         return found
 
-    async def _choose_destination(
-        self, request: ApiRequest, address: Address, session_id: str
-    ) -> _Destination:
-        if session_id:  # the stored history takes precedence over the client's
-            return _Destination(
-                address=address, session_state=await self._read_session_state(address)
-            )
-        return _Destination(address=address, single_turn=True, history=request.history)
+    async def _continue_named(
+        self, request: ApiRequest, address: Address, event: str, *, is_hint: bool
+    ) -> _Destination | None:
+        """Return the named session, whose stored history replaces the client's.
+
+        Returns None if the session was only a hint and the histories differ. `event` is as in
+        `_destination_after`.
+        """
+        there = _Destination(address=address, session_state=await self._read_session_state(address))
+        if not is_hint or (event and await self._store.inbox.find(there.source, event)):
+            return there
+        return there if await self._has_history(there.key, request.history) else None
+
+    async def _has_history(self, key: str, history: tuple[RequestMessage, ...]) -> bool:
+        """Return True if the next turn of a conversation continues this history."""
+        if not history:
+            return True
+        stored = await self._store.conversation(key)
+        if stored.waiting or stored.running:
+            return False
+        session = stored.active or (stored.newest if _is_resumable(stored) else None)
+        return session is not None and agrees(
+            history, await self._store.sessions.history(session.id)
+        )
 
     async def _destination_after(
         self, request: ApiRequest, previous: StoredAnswer, fresh: Address, event: str
@@ -393,9 +420,7 @@ class ApiRequests:
         )
         if stored.active:
             return "continued"
-        last = stored.newest
-        resumed = last and last == stored.suspended and last.reason in _RESUMABLE_REASONS
-        if resumed:
+        if _is_resumable(stored):
             return "resumed"
         return "continued" if stored.waiting else "new"
 
@@ -422,13 +447,19 @@ def auto_resumes(key: str) -> bool:
     return key.startswith(f"{PLATFORM}:")
 
 
-def _check_headers(session_id: str, idempotency_key: str) -> None:
-    if session_id and not re.fullmatch(SESSION_ID_PATTERN, session_id):
+def _is_resumable(stored: ConversationSnapshot) -> bool:
+    """Return True if the next request resumes the newest session, which was interrupted."""
+    last = stored.newest
+    return last is not None and last == stored.suspended and last.reason in _RESUMABLE_REASONS
+
+
+def _check_headers(session: NamedSession, idempotency_key: str) -> None:
+    if session.name and not re.fullmatch(SESSION_ID_PATTERN, session.name):
         msg = (
-            f"X-Session-Id can have up to {_MAX_SESSION_ID_LENGTH} letters, digits and "
+            f"{session.header} can have up to {_MAX_SESSION_ID_LENGTH} letters, digits and "
             ". _ : @ / + = -"
         )
-        raise invalid_request(msg, "X-Session-Id")
+        raise invalid_request(msg, session.header)
     if len(idempotency_key) > MAX_IDEMPOTENCY_KEY_LENGTH:
         msg = f"An Idempotency-Key can have at most {MAX_IDEMPOTENCY_KEY_LENGTH} characters."
         raise invalid_request(msg, "Idempotency-Key")
@@ -461,6 +492,5 @@ async def subscribe_to_answer(
     """Decode an HTTP request and begin its turn; raises like `ApiRequests.begin`."""
     body = await request.body()
     asked = await asyncio.to_thread(decode, body) if len(body) > _LARGE_BODY_BYTES else decode(body)
-    headers = request.headers
-    session, key = headers.get("x-session-id", ""), headers.get("idempotency-key", "")
-    return asked, await requests.begin(asked, session, key)
+    session = read_named_session(request.headers)
+    return asked, await requests.begin(asked, session, request.headers.get("idempotency-key", ""))
