@@ -14,6 +14,7 @@ import msgspec
 
 from agent.web.fetch import Fetcher
 from agent.web.urls import FetchRules
+from gateway.access.key_store import ApiKeys
 from gateway.access.people import People
 from gateway.access.policy import Allowed, decide_access
 from gateway.alerts.admins import AdminAlerts
@@ -47,6 +48,7 @@ from gateway.process.context import ProcessContext
 from gateway.process.health import LifecycleEvents
 from gateway.process.operations import (
     AccessOperations,
+    KeyOperations,
     MessageOperations,
     Operation,
     RestartOperations,
@@ -104,6 +106,7 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     mask: MaskSecrets  # replaces secrets by placeholders
     announcer: NoticeComposer
     people: People
+    api_keys: ApiKeys
     adapters: AdapterDirectory
     feeds: Feeds
     metrics: Metrics
@@ -392,12 +395,14 @@ class Conversations:
         messages = MessageOperations(services.clock, services.ids, services.delivery, adapters)
         sessions = SessionOperations(services.store, self._dispatcher, self.retention.erase_text)
         access = AccessOperations(services.people, self._access, adapters.claim_links)
+        keys = KeyOperations(services.api_keys, self.enforce_access)
         restart = RestartOperations(self.restart)
         return {
             **status.by_name(),
             **messages.by_name(),
             **sessions.by_name(),
             **access.by_name(),
+            **keys.by_name(),
             **restart.by_name(),
         }
 

@@ -6,10 +6,11 @@ The state is one stored value, which only this module writes, always as a whole.
 import asyncio
 import math
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
+from gateway.access.api_keys import StoredKey
 from gateway.access.entries import PersonEntry, parse_admin_entry
 from gateway.access.listing import AccessSource, ListedPerson, merge_people
 from gateway.access.pairing import (
@@ -107,6 +108,7 @@ class People:
         self._choose = choose
         self._lock = asyncio.Lock()
         self._state = AccessState(key="")
+        self._api_keys: tuple[StoredKey, ...] = ()
         self._policy = Policy()
         self._stranger_bounds = StrangerBounds()
 
@@ -121,6 +123,11 @@ class People:
     def apply_settings(self, settings: AccessSettings) -> None:
         """Rebuild the policy for changed settings."""
         self._settings = settings
+        self._set_state(self._state)
+
+    def apply_api_keys(self, keys: Iterable[StoredKey]) -> None:
+        """Rebuild the policy for changed API keys; see `gateway.access.key_store`."""
+        self._api_keys = tuple(keys)
         self._set_state(self._state)
 
     def current_policy(self) -> Policy:
@@ -413,4 +420,5 @@ class People:
             approved=(each.principal for each in state.friends if not each.admin),
             appointed=(each.principal for each in state.friends if each.admin),
             claim_open=any(code.kind is CodeKind.CLAIM for code in state.codes),
+            keys=self._api_keys,
         )

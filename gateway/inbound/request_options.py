@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from gateway.access.api_keys import KeyRole, Requester
 from gateway.media.incoming import plan_attachments
 from platforms.core.contract import File, InboundMessage, Part
 from sessions.conversation.events import PendingMessage
@@ -41,6 +42,12 @@ class RequestOptions(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=Tr
     kept: bool = False  # the client may fetch the answer later by its id
     called: str = ""  # model name for the response
     echo: bytes = b""  # fields of the request that the response repeats
+    requester: Requester | None = None  # None: the key of the configuration
+
+    @property
+    def allows_tools(self) -> bool:
+        """True unless the request is one of a guest."""
+        return self.requester is None or self.requester.role is not KeyRole.GUEST
 
 
 _encode = msgspec.json.Encoder().encode
@@ -62,12 +69,13 @@ def read_request(entry: InboxEntry, event: InboundMessage, origin: str) -> Pendi
     options = decode_options(event.wishes)
     parts: list[Part] = [file for row in options.before for file in row.files]
     files = iter(plan_attachments(entry.id, (*parts, *event.parts)))
+    sender = f"{event.address.platform}:{event.sender.id}"
     before = (*options.rows, *(_to_message(row, files) for row in options.before))
     message = Message(MessageRole.USER, event.text, files=tuple(files))
     return PendingMessage(
         id=entry.id,
         address=entry.address,
-        person=f"{event.address.platform}:{event.sender.id}",
+        person=options.requester.person if options.requester else sender,
         message=message,
         origin=origin,
         prior_messages=before,

@@ -116,7 +116,7 @@ class Models:
             limits = replace(limits, stop_at_output_limit=True)
         return TurnSetting(
             targets=self._with_prices(_with_options(self._targets(key, route), options)),
-            tools=self._tool_registry(route),
+            tools=self._tool_registry(route) if options.allows_tools else ToolRegistry(()),
             system="\n\n".join(filter(None, (system, options.system))),
             workspace=self._workspace(person),
             drafts=DraftStore(_folder_of(self._home, "drafts", key), self._clock, person),

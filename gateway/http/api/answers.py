@@ -11,6 +11,7 @@ import msgspec
 
 from agent.events import TurnDone, TurnEnding, VerdictName
 from agent.model.usage import Usage
+from gateway.access.api_keys import Requester
 from gateway.delivery.view import read_body
 from gateway.http.api.failures import HttpFailure, RequestRefused
 from gateway.inbound.reader import read_event
@@ -72,14 +73,21 @@ class StoredAnswers:
     def __init__(self, store: SessionStore) -> None:
         self._store = store
 
-    async def find(self, answer_id: str, *, include_running: bool = False) -> StoredAnswer | None:
-        """Return a retrievable answer; with `include_running` also any answer still in progress."""
+    async def find(
+        self, answer_id: str, requester: Requester, *, include_running: bool = False
+    ) -> StoredAnswer | None:
+        """Return a retrievable answer to a request with the same API key.
+
+        With `include_running`, also return any answer still in progress.
+        """
         known = _RESPONSE_ID.fullmatch(answer_id)
         entry = await self._store.inbox.get(f"i_{known[1]}") if known else None
         if entry is None or not entry.payload:
             return None
         asked = read_event(entry)
         if not isinstance(asked, InboundMessage) or not asked.wishes:
+            return None
+        if asked.sender.id != requester.sender_id:
             return None
         wishes = decode_options(asked.wishes)
         listed = wishes.kept or (include_running and entry.state in OPEN_STATES)
@@ -93,9 +101,9 @@ class StoredAnswers:
             id=answer_id, entry=entry, message=asked, options=wishes, turn=turn, text=text, end=end
         )
 
-    async def get(self, answer_id: str) -> StoredAnswer:
-        """Return an answer; raises `RequestRefused` if there is none."""
-        found = await self.find(answer_id)
+    async def get(self, answer_id: str, requester: Requester) -> StoredAnswer:
+        """Return an answer like `find`; raises `RequestRefused` if there is none."""
+        found = await self.find(answer_id, requester)
         if found is None:
             raise response_not_found(answer_id)
         return found

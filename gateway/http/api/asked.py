@@ -4,6 +4,7 @@ import hashlib
 
 import msgspec
 
+from gateway.access.api_keys import Requester
 from sessions.records import MessageRole, ToolCall
 
 
@@ -43,6 +44,7 @@ class ApiRequest(msgspec.Struct, frozen=True, kw_only=True):
     retrievable: bool = False  # the answer can be fetched later by its id
     echo: bytes = b""  # see `gateway.inbound.request_options.RequestOptions.echo`
     digest: str = ""
+    requester: Requester | None = None  # set after the authentication
 
 
 def replace_nul(text: str) -> str:

@@ -14,6 +14,7 @@ import msgspec
 from starlette.requests import Request
 
 from agent.events import TextDelta
+from gateway.access.api_keys import API_PLATFORM, Requester, is_generated
 from gateway.http.api.answers import OPEN_STATES, StoredAnswer, StoredAnswers
 from gateway.http.api.asked import ApiRequest, RequestMessage
 from gateway.http.api.failures import (
@@ -27,6 +28,7 @@ from gateway.http.api.failures import (
 from gateway.http.api.fetch_pictures import RequestPictures
 from gateway.http.api.models import ModelResolver
 from gateway.http.api.session_choice import SESSION_HEADER, NamedSession, agrees, read_named_session
+from gateway.http.auth import requester_of
 from gateway.inbound.reader import origin_of, read_event
 from gateway.inbound.reception import MessageRejected, source_of
 from gateway.inbound.request_options import (
@@ -59,13 +61,11 @@ from sessions.store.store import SessionStore
 from sessions.values.clock import Clock
 from sessions.values.ids import Ids, stable_id, unique_part
 
-PLATFORM = "api"
+PLATFORM = API_PLATFORM
 
-_SENDER = Sender(id="key", name="API")
 _MAX_SESSION_ID_LENGTH = 128
 SESSION_ID_PATTERN = rf"[A-Za-z0-9][A-Za-z0-9._:@/+=-]{{0,{_MAX_SESSION_ID_LENGTH - 1}}}"
 MAX_IDEMPOTENCY_KEY_LENGTH = 255
-_GENERATED_PREFIX = "~"  # of generated conversation names; clients cannot choose such a name
 _MAX_TRIES_PER_KEY = 20  # turns without an answer under one Idempotency-Key
 _RESUMABLE_REASONS = {SessionReason.CRASH, SessionReason.RESTART, SessionReason.STUCK}
 _LARGE_BODY_BYTES = 200_000  # larger bodies are decoded in a thread
@@ -153,26 +153,34 @@ class ApiRequests:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def begin(
-        self, request: ApiRequest, session: NamedSession, idempotency_key: str
+        self,
+        request: ApiRequest,
+        requester: Requester,
+        session: NamedSession,
+        idempotency_key: str,
     ) -> TurnSubscription:
         """Store a request and subscribe to its turn.
 
-        `idempotency_key` makes a repeat safe. Raises `RequestRefused`, or `StoreError` if nothing
-        was stored.
+        Sessions, answers and `idempotency_key`, which makes a repeat safe, belong to the key of the
+        requester. Raises `RequestRefused`, or `StoreError` if nothing was stored.
         """
         if self._conversations.is_stopping():
             raise RequestRefused(NOT_READY)
         _check_headers(session, idempotency_key)
         request = msgspec.structs.replace(
-            request, model=await self.model_resolver.resolve(request.model)
+            request,
+            model=await self.model_resolver.resolve(request.model),
+            requester=requester,
         )
         previous = (
-            await self._find_previous(request.previous_id, session) if request.previous_id else None
+            await self._find_previous(request.previous_id, requester, session)
+            if request.previous_id
+            else None
         )
         # Clients cannot choose this name, so the conversation belongs to this request alone.
         own = stable_id(PLATFORM, idempotency_key) if idempotency_key else self._new_id()
-        fresh = Address(PLATFORM, f"{_GENERATED_PREFIX}{own}")
-        named = Address(PLATFORM, session.name) if session.name else None
+        fresh = Address(PLATFORM, requester.generated_conversation(own))
+        named = Address(PLATFORM, requester.conversation(session.name)) if session.name else None
         event = f"k{stable_id(idempotency_key)}" if idempotency_key else self._new_id()
         # The lock keeps other requests out between reading the end of a conversation and adding to it.
         async with self._lock_for(previous.address if previous else named or fresh):
@@ -202,10 +210,12 @@ class ApiRequests:
     async def delete(self, answer: StoredAnswer) -> None:
         """Delete an answer, and its generated conversation once all its answers are deleted."""
         await self.stored_answers.mark_deleted(answer, self._clock.now())
-        turn, own = answer.turn, answer.address.chat.startswith(_GENERATED_PREFIX)
+        turn, own = answer.turn, is_generated(answer.address.chat)
         if turn and own and await self.stored_answers.are_all_deleted(turn.session_id):
             by = CommandContext(
-                address=answer.entry.address, person=f"{PLATFORM}:{_SENDER.id}", admin=True
+                address=answer.entry.address,
+                person=f"{PLATFORM}:{answer.message.sender.id}",
+                admin=True,
             )
             await self._conversations.ask(answer.entry.key, DeleteSession(by, turn.session_id))
             await self._conversations.erase_session(turn.session_id)
@@ -215,13 +225,15 @@ class ApiRequests:
     def _lock_for(self, address: Address) -> asyncio.Lock:
         return self._locks.setdefault(address.chat, asyncio.Lock())
 
-    async def _find_previous(self, answer_id: str, session: NamedSession) -> StoredAnswer:
+    async def _find_previous(
+        self, answer_id: str, requester: Requester, session: NamedSession
+    ) -> StoredAnswer:
         """Return the answer that a request continues; raises `RequestRefused`."""
         param = "previous_response_id"
         if session.name and not session.is_hint:
             msg = f"{SESSION_HEADER} and {param} both name a conversation; send only one."
             raise invalid_request(msg, param)
-        found = await self.stored_answers.find(answer_id)
+        found = await self.stored_answers.find(answer_id, requester)
         if found is None:
             msg = f"Previous response with id '{answer_id[:80]}' not found."
             raise invalid_request(msg, param, "previous_response_not_found")
@@ -266,7 +278,7 @@ class ApiRequests:
         """
         there = _Destination(
             address=previous.address,
-            single_turn=previous.address.chat.startswith(_GENERATED_PREFIX),
+            single_turn=is_generated(previous.address.chat),
             history=request.history,
         )
         branch = _Destination(address=fresh, single_turn=True, history=request.history)
@@ -372,6 +384,8 @@ class ApiRequests:
     async def _build_message(
         self, request: ApiRequest, destination: _Destination, event: str, *, keyed: bool
     ) -> InboundMessage:
+        requester = request.requester
+        assert requester  # noqa: S101 - `begin` sets it
         said, *before = await self._pictures.fetch_all((request.message, *destination.history))
         if self._conversations.is_stopping():  # began while the pictures were downloaded
             raise RequestRefused(NOT_READY)
@@ -390,6 +404,7 @@ class ApiRequests:
             kept=request.retrievable,
             called=request.model or self.model_resolver.default_model(destination.key),
             echo=request.echo,
+            requester=None if requester == Requester() else requester,
         )
         files = await self._pictures.store_all(said.pictures)
         words = (Text(said.text),) if said.text.strip() else ()
@@ -397,7 +412,7 @@ class ApiRequests:
             id=event,
             at=self._clock.now(),
             address=destination.address,
-            sender=_SENDER,
+            sender=Sender(id=requester.sender_id, name=requester.name),
             parts=(*words, *files),
             direct=True,
             addressed=True,
@@ -493,4 +508,5 @@ async def subscribe_to_answer(
     body = await request.body()
     asked = await asyncio.to_thread(decode, body) if len(body) > _LARGE_BODY_BYTES else decode(body)
     session = read_named_session(request.headers)
-    return asked, await requests.begin(asked, session, request.headers.get("idempotency-key", ""))
+    key = request.headers.get("idempotency-key", "")
+    return asked, await requests.begin(asked, requester_of(request), session, key)
