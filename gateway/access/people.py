@@ -112,13 +112,16 @@ class People:
         self._policy = Policy()
         self._stranger_bounds = StrangerBounds()
 
-    async def load(self) -> None:
-        """Load the state; at the first start, create this installation's key."""
+    async def load(self, *, create: bool = True) -> None:
+        """Load the state; at the first start, create this installation's key.
+
+        Without `create` nothing is written, for a store that is open for reading.
+        """
         state = await read_access_state(self._store)
-        if state is None:
+        if state is None and create:
             await self._save(AccessState(key=secrets.token_hex(32)))
         else:
-            self._set_state(state)
+            self._set_state(state or self._state)
 
     def apply_settings(self, settings: AccessSettings) -> None:
         """Rebuild the policy for changed settings."""

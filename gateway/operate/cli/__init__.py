@@ -5,7 +5,7 @@ Every command pays for the imports of this module: click, and nothing slow.
     common, platforms      shared options, store access and output; the platform helpers of `config`
     run, chat, terminal, remote
                            the daemon, and the chat in a terminal with or without one
-    daemon, pair, sessions, restarting
+    daemon, pair, keys, sessions, restarting
                            commands that talk to the running daemon
     why, doctor, selftest, db, backup, config, setup, service
                            diagnosis, maintenance and installation
@@ -28,6 +28,7 @@ _COMMANDS = {
     "service": ("service", "Run the gateway as a systemd service."),
     "send": ("daemon", "Post a message to a chat."),
     "pair": ("pair", "Give people access, or take it away."),
+    "keys": ("keys", "Manage the keys of API clients."),
     "sessions": ("sessions", "List, show, stop and restore conversations."),
     "why": ("why", "Trace a message through the gateway."),
     "config": ("config", "Check and show the configuration."),
