@@ -62,6 +62,7 @@ from gateway.settings import Settings
 from gateway.side_requests.jobs import CommandJobs
 from gateway.side_requests.service import SideRequests
 from gateway.spending.budgets import Budgets
+from gateway.spending.payers import message_limits
 from gateway.turns.checkpoints import TextCheckpoints
 from gateway.turns.choices import ModelChoices
 from gateway.turns.feeds import Feeds
@@ -347,6 +348,9 @@ class Conversations:
             rules=ReceptionRules(
                 settings=services.settings,
                 policy=services.people.current_policy,
+                message_limits=lambda person, requester: message_limits(
+                    services.settings().limits, person, requester
+                ),
                 command_words=COMMANDS.words,
                 restored_at=int(restored_at or 0),
             ),

@@ -81,6 +81,7 @@ class Requester(Struct, frozen=True, omit_defaults=True, kw_only=True):
     role: KeyRole = KeyRole.ADMIN
     limits: KeyLimits = KeyLimits()
     has_own_person: bool = False
+    user: str = ""  # person behind the client, if `http.trust_user_header` believes the client
 
     @property
     def sender_id(self) -> str:

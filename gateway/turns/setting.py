@@ -9,6 +9,7 @@ from agent.providers.registry import Target
 from agent.tools.drafts import DraftStore
 from agent.tools.registry import ToolRegistry
 from agent.turn import TurnLimits
+from gateway.access.api_keys import Requester
 
 
 class TurnSetting(msgspec.Struct, frozen=True, kw_only=True):
@@ -22,6 +23,7 @@ class TurnSetting(msgspec.Struct, frozen=True, kw_only=True):
     limits: TurnLimits
     experience: LearnedTargets
     show_reasoning: bool = False
+    requester: Requester | None = None  # sender of an API request
 
     def first_label(self, now: float) -> str:
         """Return the label of the target that is tried first: one whose circuit breaker is closed."""

@@ -13,6 +13,7 @@ from openai import AsyncOpenAI
 from gateway.inbound.reader import read_event
 from gateway.inbound.request_options import decode_options
 from gateway.process.operations import OperationRefused
+from gateway.settings import LimitSettings
 from platforms.core.contract import InboundMessage
 from tests.e2e.api_kit import KEY, ApiKit, Wire, events, finish_of, served, text_of, user
 from tests.e2e.gateway_kit import opened, talkative
@@ -255,6 +256,55 @@ async def test_keys_that_cannot_be_added(
         await add(api, "taken")
         with pytest.raises(OperationRefused, match=problem):
             await api.kit.runner.operations["keys_add"](**given)
+
+
+# --- limits ----------------------------------------------------------------------------------
+
+
+async def codes(wire: Wire, count: int, **headers: str) -> list[str]:
+    """Ask some questions; return the codes of the errors, or "" for an answer."""
+    answers = [(await wire.ask("hi", headers=headers))[2] for _ in range(count)]
+    return [answer.get("error", {}).get("code", "") for answer in answers]
+
+
+async def test_messages_of_a_key_are_limited_apart_from_other_keys(tmp_path: Path) -> None:
+    async with ModelServer(talkative) as model, served(tmp_path, model) as api:
+        few = await add(api, "few", limits={"messages_per_minute": 2})
+        bound = await add(api, "bound", person="memory:1001", limits={"messages_per_minute": 1})
+        async with wire_with(api, few) as wire, wire_with(api, bound) as other:
+            assert await codes(wire, 3) == ["", "", "rate_limit_exceeded"]
+            assert await codes(other, 2) == ["", "rate_limit_exceeded"]
+        assert await codes(api.wire, 3) == ["", "", ""]
+
+
+async def test_key_and_chat_of_a_person_share_the_limit_of_the_person(tmp_path: Path) -> None:
+    limits = LimitSettings(messages_per_minute=2)
+    async with ModelServer(talkative) as model, served(tmp_path, model, limits=limits) as api:
+        key = await add(api, "ann", person="memory:1001")
+        await api.kit.screen.say("1001", "hello")
+        await api.kit.screen.shows("1001", "echo: hello")
+        async with wire_with(api, key) as wire:
+            assert await codes(wire, 2) == ["", "rate_limit_exceeded"]
+
+
+@pytest.mark.parametrize("person", ["", "memory:1001"], ids=["own person", "person of a platform"])
+async def test_tokens_of_a_key_are_limited(tmp_path: Path, person: str) -> None:
+    async with ModelServer(talkative) as model, served(tmp_path, model) as api:
+        key = await add(api, "few", person=person, limits={"tokens_per_day": 0})
+        async with wire_with(api, key) as wire:
+            status, _, body = await wire.ask("hi")
+        assert (status, body["error"]["code"]) == (429, "insufficient_quota")
+        assert "this API key" in body["error"]["message"]
+        assert await codes(api.wire, 1) == [""]
+
+
+async def test_dollars_of_a_key_are_limited_at_the_configured_price(tmp_path: Path) -> None:
+    async with (
+        ModelServer(talkative) as model,
+        served(tmp_path, model) as api,
+        wire_with(api, await add(api, "none", limits={"usd_per_day": 0.0})) as wire,
+    ):
+        assert await codes(wire, 1) == [""]  # a model on this machine costs nothing
 
 
 # --- the rest of the port --------------------------------------------------------------------

@@ -118,7 +118,7 @@ class _Destination(msgspec.Struct, frozen=True, kw_only=True):
 class ConversationAccess(msgspec.Struct, frozen=True, kw_only=True):
     """Operations on conversations that API requests need."""
 
-    submit: Callable[[InboundMessage], Awaitable[InboxEntry | MessageRejected]]
+    submit: Callable[[InboundMessage, Requester], Awaitable[InboxEntry | MessageRejected]]
     """Store a message, so that its turn begins."""
     post: Callable[[str, Event], None]
     """Send an event to the conversation of a key."""
@@ -315,9 +315,13 @@ class ApiRequests:
             if known and known.payload is None:  # deleted with its conversation
                 return None
             if known is None or known.state is InboxState.WAITING:
-                message = await self._build_message(request, destination, event, keyed=keyed)
+                requester = request.requester
+                assert requester  # noqa: S101 - `begin` sets it
+                message = await self._build_message(
+                    request, requester, destination, event, keyed=keyed
+                )
                 assert source_of(message) == source  # noqa: S101 - same address
-                known = _accepted_entry(await self._conversations.submit(message))
+                known = _accepted_entry(await self._conversations.submit(message, requester))
             if _options_of(known).digest != request.digest:
                 raise RequestRefused(IDEMPOTENCY_KEY_REUSED)
             following = await self._subscribe(feed, known, destination.session_state)
@@ -382,10 +386,14 @@ class ApiRequests:
     # --- building the message -------------------------------------------------------------------
 
     async def _build_message(
-        self, request: ApiRequest, destination: _Destination, event: str, *, keyed: bool
+        self,
+        request: ApiRequest,
+        requester: Requester,
+        destination: _Destination,
+        event: str,
+        *,
+        keyed: bool,
     ) -> InboundMessage:
-        requester = request.requester
-        assert requester  # noqa: S101 - `begin` sets it
         said, *before = await self._pictures.fetch_all((request.message, *destination.history))
         if self._conversations.is_stopping():  # began while the pictures were downloaded
             raise RequestRefused(NOT_READY)
