@@ -44,6 +44,7 @@ class ApiRequest(msgspec.Struct, frozen=True, kw_only=True):
     retrievable: bool = False  # the answer can be fetched later by its id
     echo: bytes = b""  # see `gateway.inbound.request_options.RequestOptions.echo`
     digest: str = ""
+    user: str = ""  # as the client names the person behind the request
     requester: Requester | None = None  # set after the authentication
 
 

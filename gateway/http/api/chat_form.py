@@ -72,6 +72,7 @@ def read_request(content: bytes) -> ApiRequest:
         stream=bool(body.stream),
         include_usage=bool(options and options.include_usage),
         digest=body_digest("chat", content),
+        user=body.user or "",
     )
 
 

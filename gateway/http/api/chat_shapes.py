@@ -140,6 +140,10 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
     ] = None
     temperature: Temperature | None = None
     reasoning_effort: ReasoningEffort | None = None
+    user: Annotated[
+        str | None,
+        Meta(description="The person behind the request; see `http.trust_user_header`."),
+    ] = None
     n: Annotated[float | None, _SINGLE_CHOICE] = None
     tools: Annotated[list[Any] | None, _NO_TOOLS] = None
     tool_choice: Any = None

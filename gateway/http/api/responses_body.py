@@ -66,6 +66,7 @@ def read_request(content: bytes) -> ApiRequest:
         retrievable=store,
         echo=_encode_echo(body, store=store),
         digest=body_digest("responses", content),
+        user=body.user or "",
     )
 
 

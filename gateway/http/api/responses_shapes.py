@@ -101,6 +101,10 @@ class ResponseRequest(msgspec.Struct, frozen=True, kw_only=True):
     top_p: TopP | None = None
     reasoning: Reasoning | None = None
     text: TextOptions | None = None
+    user: Annotated[
+        str | None,
+        Meta(description="The person behind the request; see `http.trust_user_header`."),
+    ] = None
     tools: Annotated[
         list[Any] | None,
         Meta(description="Tools of a request are refused unless `tool_choice` is `none`."),
