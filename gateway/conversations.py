@@ -35,6 +35,7 @@ from gateway.http.api.requests import (
     auto_resumes,
     close_abandoned_requests,
 )
+from gateway.http.client_names import ClientNames
 from gateway.inbound.reactions import MessageReactions
 from gateway.inbound.reader import InboxReader, origin_of, read_event
 from gateway.inbound.reception import Reception, ReceptionHandlers, ReceptionRules
@@ -386,6 +387,9 @@ class Conversations:
                 is_stopping=services.lifecycle.stopping.is_set,
             ),
             pictures=RequestPictures(fetcher, save_picture),
+            client_names=ClientNames(
+                trusted=http.trust_user_header, on_request=services.metrics.on_api_request
+            ),
         )
 
     def make_operations(

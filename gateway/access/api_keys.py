@@ -81,7 +81,9 @@ class Requester(Struct, frozen=True, omit_defaults=True, kw_only=True):
     role: KeyRole = KeyRole.ADMIN
     limits: KeyLimits = KeyLimits()
     has_own_person: bool = False
-    user: str = ""  # person behind the client, if `http.trust_user_header` believes the client
+    named_user: str = ""  # user and chat, as the client names them
+    named_chat: str = ""
+    user: str = ""  # user for whom limits count; only with `http.trust_user_header`
 
     @property
     def sender_id(self) -> str:

@@ -2,20 +2,25 @@
 
 import asyncio
 import contextlib
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import openai
 import pytest
 from openai import AsyncOpenAI
 
+from gateway.config.loader import read_environment
 from gateway.inbound.reader import read_event
 from gateway.inbound.request_options import decode_options
 from gateway.process.operations import OperationRefused
 from gateway.settings import LimitSettings
 from platforms.core.contract import InboundMessage
-from tests.e2e.api_kit import KEY, ApiKit, Wire, events, finish_of, served, text_of, user
+from tests.e2e.api_kit import HTTP, KEY, ApiKit, Wire, events, finish_of, served, text_of, user
+from tests.e2e.daemon import NO_FILE
 from tests.e2e.gateway_kit import opened, talkative
 from tests.fakes.agent_kit import Workshop
 from tests.fakes.model_script import calls, ok
@@ -305,6 +310,62 @@ async def test_dollars_of_a_key_are_limited_at_the_configured_price(tmp_path: Pa
         wire_with(api, await add(api, "none", limits={"usd_per_day": 0.0})) as wire,
     ):
         assert await codes(wire, 1) == [""]  # a model on this machine costs nothing
+
+
+async def test_users_of_a_key_are_limited_apart_where_their_header_is_trusted(
+    tmp_path: Path,
+) -> None:
+    limits = LimitSettings(messages_per_minute=1)
+    trusting = msgspec.structs.replace(HTTP, trust_user_header=True)
+    async with ModelServer(talkative) as model:
+        async with served(tmp_path / "a", model, limits=limits, http=trusting) as api:
+            for user_id in ("ada", "eve"):
+                header = {"X-OpenWebUI-User-Id": user_id}
+                assert await codes(api.wire, 2, **header) == ["", "rate_limit_exceeded"]
+            status, _, _ = await api.wire.ask("hi", user="ada")
+            assert status == 429
+            status, _, _ = await api.wire.ask("hi", user="ann")
+            assert status == 200
+            assert await codes(api.wire, 3) == ["", "", ""]  # without a user: the owner
+        async with served(tmp_path / "b", model, limits=limits) as api:
+            header = {"X-OpenWebUI-User-Id": "ada"}
+            assert await codes(api.wire, 3, **header) == ["", "", ""]
+
+
+async def test_names_of_a_client_are_shown_by_why_and_counted_without_a_label(
+    tmp_path: Path,
+) -> None:
+    headers = {"X-OpenWebUI-User-Id": "ada-17", "X-OpenWebUI-Chat-Id": "chat-9", **SESSION}
+    async with ModelServer(talkative) as model, served(tmp_path, model) as api:
+        async with wire_with(api, await add(api, "front")) as wire:
+            await wire.ask("hi", headers=headers)
+        await api.wire.ask("hi")
+        assert api.kit.runner._store
+        newest, first = await api.kit.runner._store.inbox.newest("api", 10)
+        base = api.wire.base.removesuffix("/v1")
+        async with api.wire._http.get(
+            f"{base}/metrics", headers={"authorization": f"Bearer {KEY}"}
+        ) as response:
+            page = await response.text()
+    assert 'holdfast_api_requests_total{key="front",user="named"} 1' in page
+    assert 'holdfast_api_requests_total{key="configured",user="none"} 1' in page
+    assert "ada-17" not in page
+    assert "the API key of the configuration" in await asyncio.to_thread(why, tmp_path, newest.id)
+    shown = await asyncio.to_thread(why, tmp_path, first.id)
+    assert "with the API key front" in shown
+    assert "user ada-17, chat chat-9, as the client says" in shown
+
+
+def why(home: Path, message: str) -> str:
+    """Return the output of `holdfast why` on a state folder."""
+    found = subprocess.run(
+        [str(Path(sys.executable).with_name("holdfast")), "why", message],
+        env={**read_environment(), **NO_FILE, "HOLDFAST_HOME": str(home)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return found.stdout
 
 
 # --- the rest of the port --------------------------------------------------------------------

@@ -29,6 +29,7 @@ from gateway.http.api.fetch_pictures import RequestPictures
 from gateway.http.api.models import ModelResolver
 from gateway.http.api.session_choice import SESSION_HEADER, NamedSession, agrees, read_named_session
 from gateway.http.auth import requester_of
+from gateway.http.client_names import ClientNames
 from gateway.inbound.reader import origin_of, read_event
 from gateway.inbound.reception import MessageRejected, source_of
 from gateway.inbound.request_options import (
@@ -141,8 +142,10 @@ class ApiRequests:
         model_resolver: ModelResolver,
         conversations: ConversationAccess,
         pictures: RequestPictures,
+        client_names: ClientNames,
     ) -> None:
         self.model_resolver = model_resolver
+        self.client_names = client_names
         self.stored_answers = StoredAnswers(store)
         self._store = store
         self._clock = clock
@@ -517,4 +520,5 @@ async def subscribe_to_answer(
     asked = await asyncio.to_thread(decode, body) if len(body) > _LARGE_BODY_BYTES else decode(body)
     session = read_named_session(request.headers)
     key = request.headers.get("idempotency-key", "")
-    return asked, await requests.begin(asked, requester_of(request), session, key)
+    requester = requests.client_names.identify(requester_of(request), request.headers, asked.user)
+    return asked, await requests.begin(asked, requester, session, key)
