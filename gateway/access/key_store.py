@@ -79,6 +79,10 @@ class ApiKeys:
         """Return the key with this text, or None."""
         return find_key(self._keys.values(), text)
 
+    def has_access(self, key: StoredKey) -> bool:
+        """Return True if the person of a key has access now."""
+        return role_of_key(self._people.current_policy(), key) is not None
+
     async def record_use(self, key: StoredKey) -> None:
         """Record that a key was used now, in the store at most once a minute."""
         now = self._clock.now()

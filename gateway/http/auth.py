@@ -10,7 +10,7 @@ from typing import Protocol
 from starlette.requests import Request
 
 from gateway.access.api_keys import Requester, StoredKey, requester_with
-from gateway.http.errors import HttpFailure
+from gateway.http.errors import PERMISSION_ERROR, HttpFailure
 from sessions.values.loopback import is_loopback
 from sessions.values.secret import Secret
 
@@ -19,6 +19,13 @@ INVALID_API_KEY = HttpFailure(
     message="The API key is missing or wrong. Send the key that `holdfast config show --secrets` "
     "prints (http.api_key), or one of `holdfast keys add`, as `Authorization: Bearer KEY`.",
     code="invalid_api_key",
+)
+
+KEY_WITHOUT_ACCESS = HttpFailure(
+    status=403,
+    message="The person of this API key has no access.",
+    type=PERMISSION_ERROR,
+    code="not_allowed",
 )
 
 _REQUESTER = "holdfast.requester"
@@ -34,24 +41,30 @@ class KeyRing(Protocol):
         """Return the key with this text, or None."""
         ...
 
+    def has_access(self, key: StoredKey) -> bool:
+        """Return True if the person of a key has access now."""
+        ...
+
     async def record_use(self, key: StoredKey) -> None:
         """Record that a key was used now."""
         ...
 
 
-Authenticate = Callable[[Request], Awaitable[Requester | None]]
-"""Returns the sender of a request, or None without a valid key."""
+Authenticate = Callable[[Request], Awaitable[Requester | HttpFailure]]
+"""Returns the sender of a request, or the reason why its key is refused."""
 
 
 def authenticator(key: Secret | None, keys: KeyRing) -> Authenticate:
     """Return the check of requests against the key of the configuration and the stored keys."""
 
-    async def authenticate(request: Request) -> Requester | None:
+    async def authenticate(request: Request) -> Requester | HttpFailure:
         if has_valid_key(request, key):
             return Requester()
         found = keys.find(_bearer_token(request))
         if found is None:
-            return None
+            return INVALID_API_KEY
+        if not keys.has_access(found):
+            return KEY_WITHOUT_ACCESS
         await keys.record_use(found)
         return requester_with(found)
 

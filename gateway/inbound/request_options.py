@@ -10,7 +10,7 @@ import msgspec
 
 from gateway.access.api_keys import KeyRole, Requester
 from gateway.media.incoming import plan_attachments
-from platforms.core.contract import File, InboundMessage, Part
+from platforms.core.contract import File, Inbound, InboundMessage, Part
 from sessions.conversation.events import PendingMessage
 from sessions.records import Attachment, InboxEntry, Message, MessageRole, ToolCall
 
@@ -64,18 +64,30 @@ def decode_options(encoded: bytes) -> RequestOptions:
     return _decode(encoded)
 
 
+def person_of(event: Inbound) -> str:
+    """Return the person whose authority an event has: its sender, or the person of its API key."""
+    if isinstance(event, InboundMessage) and event.wishes:
+        return _person_of_request(event, decode_options(event.wishes))
+    return f"{event.address.platform}:{event.sender.id}"
+
+
+def _person_of_request(event: InboundMessage, options: RequestOptions) -> str:
+    if options.requester:
+        return options.requester.person
+    return f"{event.address.platform}:{event.sender.id}"
+
+
 def read_request(entry: InboxEntry, event: InboundMessage, origin: str) -> PendingMessage:
     """Return the pending message of a stored request with options."""
     options = decode_options(event.wishes)
     parts: list[Part] = [file for row in options.before for file in row.files]
     files = iter(plan_attachments(entry.id, (*parts, *event.parts)))
-    sender = f"{event.address.platform}:{event.sender.id}"
     before = (*options.rows, *(_to_message(row, files) for row in options.before))
     message = Message(MessageRole.USER, event.text, files=tuple(files))
     return PendingMessage(
         id=entry.id,
         address=entry.address,
-        person=options.requester.person if options.requester else sender,
+        person=_person_of_request(event, options),
         message=message,
         origin=origin,
         prior_messages=before,

@@ -205,13 +205,21 @@ async def test_person_without_access_has_no_key_either(tmp_path: Path) -> None:
     async with ModelServer(talkative) as model:
         async with served(tmp_path, model) as api:
             key = await add(api, "one", person="memory:1001")
+            async with client_with(api, key) as client:
+                answer = await client.responses.create(model="", input="hi")
         async with (
             served(tmp_path, model, allow=("memory:2002",)) as api,
             client_with(api, key) as client,
         ):
-            with pytest.raises(openai.PermissionDeniedError) as refused:
-                await client.chat.completions.create(model="", messages=user("hi"))
-            assert refused.value.code == "not_allowed"
+            attempts: list[Callable[[], Awaitable[object]]] = [
+                lambda: client.chat.completions.create(model="", messages=user("hi")),
+                lambda: client.responses.retrieve(answer.id),
+                client.models.list,
+            ]
+            for attempt in attempts:
+                with pytest.raises(openai.PermissionDeniedError) as refused:
+                    await attempt()
+                assert refused.value.code == "not_allowed"
         async with served(tmp_path, model) as api, client_with(api, key) as client:
             await client.chat.completions.create(model="", messages=user("hi"))
 

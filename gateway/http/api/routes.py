@@ -15,7 +15,8 @@ from gateway.http.api.models import Model, ModelList
 from gateway.http.api.requests import ApiRequests, subscribe_to_answer
 from gateway.http.api.responses_routes import ResponsesRoutes
 from gateway.http.api.stream import AnswerResponse
-from gateway.http.auth import INVALID_API_KEY, Authenticate, set_requester
+from gateway.http.auth import Authenticate, set_requester
+from gateway.http.errors import HttpFailure
 from gateway.http.responses import failure_response
 from gateway.observe.redact import Redactor
 from sessions.conversation.actor import EventNotHandled
@@ -109,8 +110,8 @@ class ApiRoutes:
 
         async def answer(request: Request) -> ASGIApp:
             requester = await self._authenticate(request)
-            if requester is None:
-                return failure_response(INVALID_API_KEY)
+            if isinstance(requester, HttpFailure):
+                return failure_response(requester)
             set_requester(request, requester)
             try:
                 return await handler(request)
