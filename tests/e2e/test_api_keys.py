@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -362,12 +363,16 @@ async def test_names_of_a_client_are_shown_by_why_and_counted_without_a_label(
     shown = await asyncio.to_thread(why, tmp_path, first.id)
     assert "with the API key front" in shown
     assert "user ada-17, chat chat-9, as the client says" in shown
+    (report,) = json.loads(await asyncio.to_thread(why, tmp_path, first.id, "--json"))
+    key = report["client"].pop("key")
+    assert key.startswith("front.")
+    assert report["client"] == {"person": "api:front", "user": "ada-17", "chat": "chat-9"}
 
 
-def why(home: Path, message: str) -> str:
+def why(home: Path, *words: str) -> str:
     """Return the output of `holdfast why` on a state folder."""
     found = subprocess.run(
-        [str(Path(sys.executable).with_name("holdfast")), "why", message],
+        [str(Path(sys.executable).with_name("holdfast")), "why", *words],
         env={**read_environment(), **NO_FILE, "HOLDFAST_HOME": str(home)},
         capture_output=True,
         text=True,

@@ -56,8 +56,8 @@ def _timeline(report: MessageReport) -> Iterator[tuple[int, str]]:
     entry, turn, around = report.entry, report.trace.turn, report.around
     decision = f" (decision: {entry.decision})" if entry.decision else ""
     yield entry.received_at, f"received and stored as {entry.id}{decision}"
-    if sender := _api_sender(entry):
-        yield entry.received_at, sender
+    if requester := api_requester(entry):
+        yield entry.received_at, _describe_requester(requester)
     yield from _corrections(report)
     if turn:
         if turn.started_at < entry.received_at:
@@ -81,17 +81,21 @@ def _timeline(report: MessageReport) -> Iterator[tuple[int, str]]:
         yield entry.settled_at, "settled"
 
 
-def _api_sender(entry: InboxEntry) -> str:
-    """Return the key of an API request, and whom its client names; empty for other messages."""
+def api_requester(entry: InboxEntry) -> Requester | None:
+    """Return the sender of an API request; None for other messages and for damaged ones."""
     if entry.address.platform != API_PLATFORM or not entry.payload:
-        return ""
+        return None
     try:
         event = read_event(entry)
-    except msgspec.DecodeError:  # a damaged row; the other lines explain it
-        return ""
+    except msgspec.DecodeError:
+        return None
     if not isinstance(event, InboundMessage) or not event.wishes:
-        return ""
-    requester = decode_options(event.wishes).requester or Requester()
+        return None
+    return decode_options(event.wishes).requester or Requester()
+
+
+def _describe_requester(requester: Requester) -> str:
+    """Return the key of an API request, and the user and chat that its client names."""
     key = f"the API key {requester.name}" if requester.key else "the API key of the configuration"
     named = {"user": requester.named_user, "chat": requester.named_chat}
     names = [f"{what} {shorten(name, _MAX_NAME)}" for what, name in named.items() if name]
