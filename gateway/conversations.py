@@ -423,6 +423,8 @@ class Conversations:
         a stored `/stop` must not stop a message that arrived after it.
         """
         store, clock = self._services.store, self._services.clock
+        for key in filter(auto_resumes, await store.inbox.waiting_keys()):
+            await close_abandoned_requests(store, clock, key, self._has_access)
         await self.enforce_access()  # the configuration may have changed since the last start
         running = await store.turns.running()
         now = clock.now()
@@ -440,8 +442,6 @@ class Conversations:
         await self.restart.report_finished(crashed)
         await self._withdraw_queue_notices([turn.id for turn in running])
         waiting = await store.inbox.waiting_keys()
-        for key in filter(auto_resumes, waiting):
-            await close_abandoned_requests(store, clock, key)
         for entry in await store.inbox.pending_commands():
             if self._services.process.crash_count:  # one of these commands may cause the crash
                 done = SetInbox(ids=(entry.id,), state=InboxState.DONE, at=clock.now())

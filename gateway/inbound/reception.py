@@ -168,6 +168,8 @@ class Reception:
             return MessageRejected(limits[full])
         entry = self._make_entry(event, InboxState.WAITING, allowed.role.name.lower())
         if await self._store.accept(entry):
+            if await self._drop_if_revoked(entry, event):
+                return MessageRejected()
             _log_received(entry, event.text)
             pending = self._reader.make_pending(entry, event, command=None)
             self._handlers.post(entry.key, MessageArrived(pending))
@@ -210,16 +212,24 @@ class Reception:
         if not await self._store.accept(entry):
             await self._recheck_stored(entry)
             return Accepted.DUPLICATE
-        if not isinstance(decide_access(self._rules.policy(), event), Allowed):
-            # Access was revoked while the message was stored; see `gateway.commands.enforcement`.
-            ignored = SetInbox(ids=(entry.id,), state=InboxState.IGNORED, at=self._clock.now())
-            await self._store.apply(ignored)
+        if await self._drop_if_revoked(entry, event):
             return Accepted.IGNORED
         _log_received(entry, event.text)
         self._reactions.on_accepted(entry)
         pending = self._reader.make_pending(entry, event, parsed)
         self._handlers.post(entry.key, MessageArrived(pending))
         return Accepted.STORED
+
+    async def _drop_if_revoked(self, entry: InboxEntry, event: InboundMessage) -> bool:
+        """Drop a message whose sender lost access while the message was stored.
+
+        `gateway.commands.enforcement` did not find the message then.
+        """
+        if isinstance(decide_access(self._rules.policy(), event), Allowed):
+            return False
+        ignored = SetInbox(ids=(entry.id,), state=InboxState.IGNORED, at=self._clock.now())
+        await self._store.apply(ignored)
+        return True
 
     async def _recheck_stored(self, entry: InboxEntry) -> None:
         """Notify the conversation of a known message that no turn has taken yet.

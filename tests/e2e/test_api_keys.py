@@ -20,6 +20,9 @@ from gateway.inbound.request_options import decode_options
 from gateway.process.operations import OperationRefused
 from gateway.settings import LimitSettings
 from platforms.core.contract import InboundMessage
+from sessions.records import InboxEntry, InboxState
+from sessions.store.store import SessionStore
+from sessions.values.clock import SystemClock
 from tests.e2e.api_kit import HTTP, KEY, ApiKit, Wire, events, finish_of, served, text_of, user
 from tests.e2e.daemon import NO_FILE
 from tests.e2e.gateway_kit import opened, talkative
@@ -187,6 +190,69 @@ async def test_revoking_a_key_stops_its_running_and_queued_work(
             assert not first.closed.is_set()  # the turn of the configured key goes on
             other.close()
         assert [each.last_user_text for each in model.requests] == ["hang", "hang"]
+
+
+async def test_request_whose_key_is_revoked_while_it_is_stored_does_not_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with ModelServer(talkative) as model, served(tmp_path, model) as api:
+        key = await add(api, "one", person="memory:1001")
+        store = api.kit.runner._store
+        assert store
+        accept = store.accept
+        begun, go = asyncio.Event(), asyncio.Event()
+
+        async def slowly(entry: InboxEntry) -> bool:
+            begun.set()
+            await go.wait()
+            return await accept(entry)
+
+        monkeypatch.setattr(store, "accept", slowly)
+        async with wire_with(api, key) as wire, asyncio.TaskGroup() as group:
+            asked = group.create_task(wire.ask("hi"))
+            await begun.wait()
+            await api.kit.runner.operations["keys_revoke"](name="one")
+            go.set()
+        status, _, body = asked.result()
+        assert (status, body["error"]["code"]) == (403, "not_allowed")
+        assert model.requests == []
+        (row,) = await store.inbox.newest("api", 10, ignored_only=True)
+        assert row.state is InboxState.IGNORED
+
+
+@pytest.mark.parametrize("person", ["", "memory:1001"], ids=["own person", "person of a platform"])
+async def test_queued_request_of_a_key_revoked_while_stopped_does_not_run(
+    tmp_path: Path, person: str
+) -> None:
+    async with ModelServer(talkative) as model:
+        async with served(tmp_path, model) as api:
+            key = await add(api, "one", person=person)
+            async with (
+                wire_with(api, key) as wire,
+                wire.opened("hang", headers=SESSION),
+                asyncio.TaskGroup() as group,
+            ):
+                await model.request(1)
+                once = {"Idempotency-Key": "once", **SESSION}
+                queued = group.create_task(wire.ask("queued", headers=once))
+                await until_waiting(api, 1)
+                api.kit.runner.stopping.set()
+            status, _, body = queued.result()
+            assert (status, body["error"]["code"]) == (503, "restarting")
+        store = await SessionStore.open(
+            f"sqlite:///{tmp_path / 'holdfast.db'}", clock=SystemClock()
+        )
+        await store.put_value("api_keys", (await only_name(store)), None)
+        await store.close()
+        async with served(tmp_path, model) as api:
+            await api.wire.ask("hi")
+        assert [each.last_user_text for each in model.requests] == ["hang", "hi"]
+
+
+async def only_name(store: SessionStore) -> str:
+    """Return the id of the only stored key."""
+    (name,) = await store.values("api_keys")
+    return name
 
 
 async def until_waiting(api: ApiKit, number: int) -> None:

@@ -454,13 +454,18 @@ class ApiRequests:
         return unique_part(self._ids.new("q"))
 
 
-async def close_abandoned_requests(store: SessionStore, clock: Clock, key: str) -> None:
+async def close_abandoned_requests(
+    store: SessionStore, clock: Clock, key: str, has_access: Callable[[InboxEntry], bool]
+) -> None:
     """Close queued requests of an earlier process, except those with an Idempotency-Key.
 
     Their clients lost the connection; only a request with a key can be repeated and joined.
+    Requests with an API key that was revoked meanwhile are closed too.
     """
     waiting = (await store.conversation(key)).waiting
-    gone = tuple(entry.id for entry in waiting if not _options_of(entry).keyed)
+    gone = tuple(
+        entry.id for entry in waiting if not (_options_of(entry).keyed and has_access(entry))
+    )
     if gone:
         await store.apply(SetInbox(ids=gone, state=InboxState.DONE, at=clock.now()))
 
