@@ -8,6 +8,7 @@ import contextlib
 import datetime as dt
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -85,6 +86,7 @@ from sessions.values.ids import Ids
 from sessions.values.item_ids import notice_id
 from sessions.values.masks import MaskSecrets
 from sessions.values.notices import NoticeId
+from sessions.values.tasks import start_task
 from sessions.values.text import count_of
 
 log = logging.getLogger(__name__)
@@ -158,7 +160,7 @@ class Conversations:
                 attach_text=self._outgoing_files.attach_text,
             ),
             capabilities=services.adapters.capabilities,
-            create_task=tasks.create_task,
+            start_task=partial(start_task, tasks),
         )
         self._reader = InboxReader(lambda: BusyPolicy(settings().gateway.busy))
         self._reactions = MessageReactions(

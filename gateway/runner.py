@@ -51,8 +51,7 @@ from gateway.observe.log import set_level
 from gateway.observe.metrics import Metrics
 from gateway.observe.metrics_page import MetricsPage
 from gateway.observe.redact import Redactor
-from gateway.observe.redact_drawn import redact_markdown
-from gateway.observe.redact_stream import hold_back, mask_unfinished
+from gateway.observe.redact_growing import GrowingRedaction, redact_shown
 from gateway.process.context import ProcessContext
 from gateway.process.handover import PORT
 from gateway.process.health import GatewayHealth, LifecycleEvents
@@ -292,8 +291,8 @@ class GatewayRunner:
                 store,
                 self._clock,
                 self._home / "outgoing" / "sent",
-                redact=self._redact_shown,
-                hold_back=partial(hold_back, redactor=self._redactor),
+                redact=partial(redact_shown, redactor=self._redactor),
+                start_redaction=partial(GrowingRedaction, self._redactor),
                 on_refused=self._adapters.on_credentials_refused,
                 on_delivered=self._metrics.on_delivered,
             ),
@@ -311,10 +310,6 @@ class GatewayRunner:
             lifecycle=self._lifecycle,
             process=self._process,
         )
-
-    def _redact_shown(self, text: str) -> str:
-        """Mask secrets in a text as a chat draws it, also one that the text ends in."""
-        return redact_markdown(mask_unfinished(text, self._redactor), self._redactor)
 
     def _make_operations(
         self, services: Services, conversations: Conversations

@@ -66,6 +66,8 @@ def _contents(sections: str) -> str:
 def _row(entry: MenuEntry) -> str:
     names = ", ".join(f"`/{word}`" for word in (entry.word, *entry.aliases))
     arguments = f" `{entry.args}`".replace("|", "\\|") if entry.args else ""
+    if entry.admin_args:
+        arguments += f", `/{entry.word} {entry.admin_args}` (admins)"
     only = " (admins)" if entry.admin else ""
     return f"| {names}{arguments} | {entry.summary}{only} |\n"
 

@@ -206,9 +206,13 @@ class Accumulator:
     def _on_text(self, text: str) -> tuple[TextDelta | ReasoningDelta, ...]:
         if not text:
             return ()
-        text = self._take(text, FinishReason.STOP)
-        if not text:
-            return ()
+        received = self.received_characters + len(text)
+        if received <= self._max_characters:  # without a call, because deltas are frequent
+            self.received_characters = received
+        else:
+            text = self._take(text, FinishReason.STOP)
+            if not text:
+                return ()
         if self._think_splitter.passthrough:
             self.progress = ProgressKind.TEXT
             self._text.append(text)

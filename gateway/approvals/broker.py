@@ -79,7 +79,7 @@ class ApprovalSettings(msgspec.Struct, frozen=True, kw_only=True):
 class ApprovalBroker:
     """Approval requests of all conversations.
 
-    `create_task` starts background work: the request of a stopped turn is closed there, because
+    `start_task` starts background work: the request of a stopped turn is closed there, because
     `/stop` must not wait for it.
     """
 
@@ -93,7 +93,7 @@ class ApprovalBroker:
         *,
         settings: ApprovalSettings,
         capabilities: Callable[[Address], Capabilities | None],
-        create_task: Callable[[Coroutine[Any, Any, None]], object],
+        start_task: Callable[[Coroutine[Any, Any, None]], object],
     ) -> None:
         self._store = store
         self._clock = clock
@@ -103,7 +103,7 @@ class ApprovalBroker:
         self._mode = settings.mode
         self._attach_text = settings.attach_text
         self._capabilities = capabilities
-        self._create_task = create_task
+        self._start_task = start_task
         self._timeout_ms = int(settings.timeout_seconds * 1000)
         self._waiters: dict[str, asyncio.Future[Approval]] = {}
 
@@ -126,7 +126,7 @@ class ApprovalBroker:
                 await self._publish(approval, tool)
             return await self._resolve(approval, answer)
         except asyncio.CancelledError:
-            self._in_background(self._close_abandoned(approval.id, turn.turn_id))
+            self._start_task(self._close_abandoned(approval.id, turn.turn_id))
             raise
         finally:
             del self._waiters[approval.id]
@@ -436,12 +436,6 @@ class ApprovalBroker:
         if noted.state is ApprovalState.OPEN:  # the entry is written before the denial
             return True
         return noted.state is ApprovalState.DENIED and not self._is_outdated(noted)
-
-    def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
-        try:
-            self._create_task(work)
-        except RuntimeError:  # the task group is closing, because the process stops
-            work.close()
 
     async def _close_abandoned(self, approval_id: str, turn_id: str) -> None:
         """Close the request of a cancelled turn, unless the turn may be resumed."""

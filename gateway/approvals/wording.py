@@ -102,7 +102,7 @@ def whole_arguments(arguments: str) -> str:
     """Format JSON arguments: indented, every character visible."""
     try:
         text = msgspec.json.format(arguments, indent=2)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeEncodeError):  # the latter for half a character
         text = arguments
     return _escape_hidden(text)
 
@@ -144,7 +144,7 @@ def _cut_middle(text: str, room: int) -> str:
 
 
 def _json_escape(character: str) -> str:
-    units = character.encode("utf-16-be")
+    units = character.encode("utf-16-be", "surrogatepass")
     return "".join(f"\\u{int.from_bytes(units[at : at + 2]):04x}" for at in range(0, len(units), 2))
 
 

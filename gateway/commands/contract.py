@@ -200,3 +200,8 @@ class Command(msgspec.Struct, frozen=True):
     args: str = ""
     role: Role = Role.MEMBER
     private: bool = False  # the answer is only for the person who asked, where the platform can
+    admin_args: str = ""  # the form for admins, if it differs from `args`
+
+    def args_for(self, role: Role) -> str:
+        """Return the arguments that a role may use."""
+        return self.admin_args if self.admin_args and role is Role.ADMIN else self.args

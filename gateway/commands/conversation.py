@@ -142,7 +142,7 @@ async def _steer(_: CommandCall) -> CommandOutcome:
 
 COMMANDS = (
     Command("new", "start a new conversation", _new, aliases=("reset",)),
-    Command("stop", "stop the current task", _stop, args="[all]"),
+    Command("stop", "stop the current task", _stop, admin_args="[all]"),
     Command("status", "show running and queued messages", _status, role=Role.GUEST, private=True),
     Command("resume", "return to an earlier conversation", _resume, args="[NUMBER]"),
     Command("sessions", "list earlier conversations", _sessions, private=True),

@@ -41,6 +41,7 @@ class CommandRegistry:
                 admin=command.role is Role.ADMIN,
                 aliases=command.aliases,
                 private=command.private,
+                admin_args=command.admin_args,
             )
             for command in commands.values()
         )
@@ -56,7 +57,7 @@ class CommandRegistry:
         """Return one line per command that this role may use, in the platform's form."""
         commands = {id(command): command for command in self._by_word.values()}
         return "\n".join(
-            f"{command_template.replace('{word}', command.word)} {command.args}".rstrip()
+            f"{command_template.replace('{word}', command.word)} {command.args_for(role)}".rstrip()
             + f" · {command.summary}"
             for command in commands.values()
             if command.role <= role

@@ -83,10 +83,6 @@ class LaneHost(Protocol):
         """Return a text as chats may see it."""
         ...
 
-    def hold_back(self, text: str) -> str:
-        """Return the part of a growing text that can be shown."""
-        ...
-
     def start_pump(self, lane: "Lane", *, urgent: bool) -> None:
         """Run a pump of a lane, at once or as soon as the task group is open."""
         ...
@@ -144,7 +140,7 @@ class Lane:
             per_minute=self._capabilities.per_minute,
             account=link.account_budget,
         )
-        self.queue = ChatQueue(self._capabilities, host.redact, host.hold_back)
+        self.queue = ChatQueue(self._capabilities, host.redact)
         self.reactions = ChatReactions(
             link,
             self.pace,
@@ -227,7 +223,7 @@ class Lane:
     async def _render(self, entry: QueueEntry) -> None:
         """Render a long text in a thread, so that other chats need not wait."""
         began = self._host.clock.monotonic()
-        job = entry.render_job(self._capabilities, self._host.hold_back)
+        job = entry.render_job(self._capabilities)
         rendering = await asyncio.to_thread(job.run, self._host.redact)
         entry.set_rendering(rendering, self._host.clock.monotonic() - began)
 

@@ -13,6 +13,7 @@ from gateway.delivery.lane import Lane
 from gateway.delivery.link import AdapterLink, OnDelivered
 from gateway.delivery.plan import ItemPhase
 from gateway.delivery.queue import FIRST_LIVE_DELAY_SECONDS, QueueEntry
+from gateway.delivery.rendering import LiveRedaction
 from gateway.delivery.text_files import TextFiles
 from platforms.core.contract import (
     Adapter,
@@ -29,6 +30,7 @@ from sessions.store.store import SessionStore
 from sessions.values.address import write_address
 from sessions.values.clock import Clock
 from sessions.values.item_ids import reaction_op
+from sessions.values.tasks import start_task
 from sessions.values.visible_text import visible_text
 
 log = logging.getLogger(__name__)
@@ -112,7 +114,7 @@ class Delivery:
         files_folder: Path,
         *,
         redact: Callable[[str], str] = _unchanged,
-        hold_back: Callable[[str], str] = _unchanged,
+        start_redaction: Callable[[], LiveRedaction | None] = lambda: None,
         deadline_seconds: float = 30.0,
         on_refused: Callable[[Adapter], None] = lambda _: None,
         on_delivered: OnDelivered = lambda *_: None,
@@ -120,7 +122,7 @@ class Delivery:
         self.store = store
         self.clock = clock
         self._redact = redact
-        self.hold_back = hold_back  # removes an end of a growing text that may become a secret
+        self._start_redaction = start_redaction  # for each answer being written
         self.text_files = TextFiles(files_folder, self.redact)
         self.deadline_seconds = deadline_seconds  # for one op
         self._on_refused = on_refused
@@ -282,8 +284,7 @@ class Delivery:
             entry = QueueEntry(item, ItemPhase.LIVE, stored=False)
             if lane:
                 lane.queue.add(entry)
-        entry.resume()
-        entry.phase = ItemPhase.LIVE
+        entry.start_live(self._start_redaction())
         entry.next_live_at = entry.next_typing_at = (
             self.clock.monotonic() + FIRST_LIVE_DELAY_SECONDS
         )
@@ -308,14 +309,16 @@ class Delivery:
     def start_pump(self, lane: Lane, *, urgent: bool) -> None:
         """See `gateway.delivery.lane.LaneHost`."""
         self._idle_lanes.pop(lane.key, None)
-        if self._group:  # else `run` starts it
+        if self._group is None:  # `run` starts it
+            return
+        if start_task(self._group, lane.pump(urgent=urgent), name=f"lane {lane.key}"):
             lane.on_pump_started(urgent=urgent)
-            self._group.create_task(lane.pump(urgent=urgent), name=f"lane {lane.key}")
 
     def start_reaction(self, lane: Lane, reaction: React, wait: float) -> None:
         """See `gateway.delivery.lane.LaneHost`."""
         if self._group:  # else the reaction is lost, which is acceptable
-            self._group.create_task(lane.show_reaction(reaction, wait), name=f"reaction {lane.key}")
+            work = lane.show_reaction(reaction, wait)
+            start_task(self._group, work, name=f"reaction {lane.key}")
 
     def on_item_settled(self, item_id: str, state: ItemState) -> None:
         """See `gateway.delivery.lane.LaneHost`."""

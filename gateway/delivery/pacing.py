@@ -1,7 +1,9 @@
 """Sans-IO: the send budgets of a chat and of an account.
 
-Every op counts against both. A platform's 429 shrinks the chat's budget, which recovers slowly. All
-times are seconds of one monotonic clock.
+Every op counts against both. A platform's 429 shrinks the chat's budget, which recovers slowly. An
+urgent op waits for the platform's Retry-After and the documented limits of its chat, but neither for
+the smaller budget after a 429 nor for the ops of other chats. All times are seconds of one monotonic
+clock.
 """
 
 import enum
@@ -11,6 +13,7 @@ _MIN_SHARE = 1 / 16
 _RECOVERY_SECONDS = 600.0  # from zero back to the documented pace
 _MIN_CEILING_FOR_THREE = 3.0  # smaller budgets reserve nothing for urgent ops
 _MIN_CEILING_FOR_TWO = 2.0
+_OPS_AFTER_429 = 2.0  # a final and an urgent op may go right after a Retry-After
 _ROUNDING_ERROR = 1e-9
 
 _MINUTE_SECONDS = 61.0  # one more second, because requests may be delayed on their way
@@ -38,7 +41,8 @@ class AccountBudget:
 
     Final ops are counted and wait only briefly, so that they and live updates do not exceed the
     limit together. Many answers at once are no reason to delay them while the platform accepts
-    them. After a 429 all ops queue first come, first served for a while.
+    them. After a 429 all ops queue first come, first served for a while; urgent ops queue only among
+    themselves.
 
     Optional ops go only while no op is queued, and trivial ops only while the budget is full. An op
     without budget gets a turn of its own to ask again, so that chats alternate and do not all ask
@@ -51,6 +55,7 @@ class AccountBudget:
         self._free_at = now - burst * self._op_seconds  # the queue drains from this time
         self._last_live_at = now - _AFTER_LIVE_SECONDS  # time of the last optional op
         self._strict_until = now
+        self._urgent_free_at = self._free_at  # the queue of urgent ops drains from this time
         # Time of the last turn given out.
         self._assigned_until = {OpPriority.COSMETIC: now, OpPriority.TRIVIAL: now}
 
@@ -70,7 +75,10 @@ class AccountBudget:
 
     def take(self, priority: OpPriority, now: float) -> float:
         """Count an op; return the send time: now, or after the ops queued before it."""
-        self._free_at = max(self._free_at, now - self._burst * self._op_seconds) + self._op_seconds
+        self._free_at = self._after_op(self._free_at, now)
+        if priority is OpPriority.URGENT:
+            self._urgent_free_at = self._after_op(self._urgent_free_at, now)
+            return max(now, self._urgent_free_at) if now < self._strict_until else now
         send_at = max(now, self._free_at)
         if priority in OPTIONAL_PRIORITIES:
             self._last_live_at = now
@@ -82,6 +90,10 @@ class AccountBudget:
     def on_rate_limited(self, now: float) -> None:
         """Enforce the documented rate strictly for a while after a 429."""
         self._strict_until = now + _RECOVERY_SECONDS
+
+    def _after_op(self, free_at: float, now: float) -> float:
+        """Return the time from which a queue drains after one more op."""
+        return max(free_at, now - self._burst * self._op_seconds) + self._op_seconds
 
 
 class Pace:
@@ -95,6 +107,7 @@ class Pace:
         "_assigned_turns",
         "_blocked_until",
         "_burst",
+        "_documented_ops",
         "_pace_share",
         "_per_minute",
         "_per_second",
@@ -120,6 +133,7 @@ class Pace:
         self._recent_ops: deque[float] | None = deque() if per_minute else None
         self._pace_share = 1.0  # share of the documented pace, reduced by 429s
         self._remaining_ops = self._burst
+        self._documented_ops = self._burst  # remaining without the reduction by 429s
         self._refilled_at = now
         self._blocked_until = now
 
@@ -133,9 +147,13 @@ class Pace:
         self._refill(now)
         if now < self._blocked_until:
             return self._blocked_until
-        missing = 1.0 + self._reserve(priority) - self._remaining_ops
+        if priority is OpPriority.URGENT:
+            missing, per_second = 1.0 - self._documented_ops, self._per_second
+        else:
+            missing = 1.0 + self._reserve(priority) - self._remaining_ops
+            per_second = self._per_second * self._pace_share
         if missing > _ROUNDING_ERROR:
-            return now + missing / (self._per_second * self._pace_share)
+            return now + missing / per_second
         if (at := self._minute_ready_at(priority, now)) > now:
             return at
         return self._account_ready_at(priority, now)
@@ -149,6 +167,7 @@ class Pace:
         """Count an op; return the send time among the ops of all chats."""
         self._refill(now)
         self._remaining_ops -= 1.0
+        self._documented_ops -= 1.0
         if self._recent_ops is not None:
             self._recent_ops.append(now)
         self._assigned_turns = {
@@ -166,6 +185,7 @@ class Pace:
         self._pace_share = max(self._pace_share / 2, _MIN_SHARE)
         # One final op may go right after the wait; the rest of the budget refills.
         self._remaining_ops = min(self._remaining_ops, 1.0 + self._reserve(OpPriority.FINAL))
+        self._documented_ops = min(self._documented_ops, _OPS_AFTER_429)
         self.block(now + retry_after)
         if self._account:
             self._account.on_rate_limited(now)
@@ -182,6 +202,8 @@ class Pace:
         grown = passed * self._per_second * self._pace_share
         self._pace_share = min(1.0, self._pace_share + passed / _RECOVERY_SECONDS)
         self._remaining_ops = min(self._ceiling(), self._remaining_ops + grown)
+        documented = self._documented_ops + passed * self._per_second
+        self._documented_ops = min(self._burst, documented)
         while self._recent_ops and self._recent_ops[0] <= now - _MINUTE_SECONDS:
             self._recent_ops.popleft()
 
@@ -189,7 +211,11 @@ class Pace:
         """Return when the per-minute limit allows another op."""
         if self._recent_ops is None:
             return now
-        room = max(1, int(self._per_minute * self._pace_share))
+        if priority is OpPriority.URGENT:
+            room = self._per_minute
+        else:
+            room = max(1, int(self._per_minute * self._pace_share))
+            room -= room >= _MIN_CEILING_FOR_THREE  # one op is reserved for urgent ones
         if priority in OPTIONAL_PRIORITIES:
             room = max(1, room - round(room * _MINUTE_RESERVE_SHARE))
         over = len(self._recent_ops) - room

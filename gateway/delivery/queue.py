@@ -20,7 +20,7 @@ from gateway.delivery.plan import (
     WantedMessage,
     wanted_messages,
 )
-from gateway.delivery.rendering import Rendering, RenderJob
+from gateway.delivery.rendering import LiveRedaction, Rendering, RenderJob
 from gateway.delivery.view import ItemBody, ShownItem, read_body, read_shown
 from platforms.core.contract import Capabilities, Draft, Edit, Live, Task, Typing
 from platforms.core.split import IncrementalSplitter
@@ -69,6 +69,7 @@ class QueueEntry:
         self.live_texts: dict[str, str] = {}  # shown text of live messages, by op
         self._task_parts: dict[str, int] = {}  # index of the message that shows each task
         self._growing = IncrementalSplitter()
+        self._redaction: LiveRedaction | None = None  # of a live answer
         self._rendering: Rendering | None = None  # made in a thread, for the next move
         self.render_seconds = 0.0  # of the last rendering in a thread
         self._final_messages: tuple[WantedMessage, ...] | None = None
@@ -88,12 +89,19 @@ class QueueEntry:
         if self.phase is ItemPhase.ABANDONED:
             self.not_before = 0.0
 
+    def start_live(self, redaction: LiveRedaction | None) -> None:
+        """Show the text of a writer until `finish`."""
+        self.resume()
+        self.phase = ItemPhase.LIVE
+        self._redaction = redaction
+
     def finish(self, item: OutboxItem) -> None:
         """Adopt the final form of the item."""
         self.resume()
         self.item = item
         self.body = read_body(item)
         self.phase = ItemPhase.FINAL
+        self._redaction = None
         self.stored = True
         self._final_messages = None
 
@@ -123,10 +131,9 @@ class QueueEntry:
         self,
         capabilities: Capabilities,
         redact: Callable[[str], str],
-        hold_back: Callable[[str], str],
     ) -> tuple[WantedMessage, ...]:
         """Return the messages to show while the answer is being written."""
-        texts = self._take_rendering(capabilities, redact, hold_back).texts
+        texts = self._take_rendering(capabilities, redact).texts
         if not (self.tasks and capabilities.tasks):
             return wanted_messages(self.item, self.body, texts, capabilities, streaming=True)
         texts = texts or ("",)
@@ -135,19 +142,21 @@ class QueueEntry:
         want = wanted_messages(self.item, self.body, texts, capabilities, streaming=True)
         return self._assign_tasks(want, redact)
 
-    def render_job(self, capabilities: Capabilities, hold_back: Callable[[str], str]) -> RenderJob:
+    def render_job(self, capabilities: Capabilities) -> RenderJob:
         """Return the work of rendering the present text."""
         live = self.phase is ItemPhase.LIVE
-        messages = max_messages(self.item, capabilities)
+        # A file would be visible to the whole room.
+        messages = None if self.body.only_for else max_messages(self.item, capabilities)
         if messages is not None and len(self.shown.parts) > messages + 2:
             messages = None  # an earlier version has shown more, and there is no place for a file
         return RenderJob(
-            text=self._live_text(hold_back) if live else self.body.text,
+            text=self._live_text() if live else self.body.text,
             capabilities=capabilities,
             is_of_model=self.item.kind in {ItemKind.ANSWER, ItemKind.UPLOAD},
             messages=messages,
             has_file=self.phase is ItemPhase.FINAL,
             growing=self._growing if live else None,
+            redaction=self._redaction if live else None,
             status=self.status if live else "",
         )
 
@@ -166,21 +175,22 @@ class QueueEntry:
     def _is_rendered(self) -> bool:
         return self._rendering is not None and self._rendering.source is self.body.text
 
-    def _live_text(self, hold_back: Callable[[str], str]) -> str:
-        return hold_back(self.text) if self.is_growing else self.text
+    def _live_text(self) -> str:
+        if self._redaction and self.is_growing:
+            return self._redaction.hold_back(self.text)
+        return self.text
 
     def _take_rendering(
         self,
         capabilities: Capabilities,
         redact: Callable[[str], str],
-        hold_back: Callable[[str], str] = str,
     ) -> Rendering:
         """Return the messages' texts: rendered before, or now. A live text may have grown since."""
         ready, is_current = self._rendering, self.phase is ItemPhase.LIVE or self._is_rendered()
         self._rendering = None
         if ready and is_current:
             return ready
-        return self.render_job(capabilities, hold_back).run(redact)
+        return self.render_job(capabilities).run(redact)
 
     def _assign_tasks(
         self, messages: tuple[WantedMessage, ...], redact: Callable[[str], str]
@@ -230,17 +240,15 @@ QueueMove = CarryOut | SettleItem | RenderText | WaitUntil
 class ChatQueue:
     """The items of one chat, in order."""
 
-    __slots__ = ("_capabilities", "_entries", "_hold_back", "_recent", "_redact")
+    __slots__ = ("_capabilities", "_entries", "_recent", "_redact")
 
     def __init__(
         self,
         capabilities: Capabilities,
         redact: Callable[[str], str],
-        hold_back: Callable[[str], str] = str,
     ) -> None:
         self._capabilities = capabilities
         self._redact = redact
-        self._hold_back = hold_back
         self._entries: dict[str, QueueEntry] = {}
         self._recent: dict[str, ShownItem] = {}
 
@@ -307,11 +315,12 @@ class ChatQueue:
                 later.append(move.moment)
         return WaitUntil(min(later)) if later else None
 
-    def _in_turn(self, *, urgent: bool) -> Iterator[QueueEntry]:
+    def _in_turn(self, *, urgent: bool) -> list[QueueEntry]:
         """Return the entries of this urgency in order, the deferred ones last."""
         chosen = [entry for entry in self._entries.values() if entry.body.urgent is urgent]
-        yield from (entry for entry in chosen if not entry.is_deferred)
-        yield from (entry for entry in chosen if entry.is_deferred)
+        if len(chosen) > 1:
+            chosen.sort(key=lambda entry: entry.is_deferred)
+        return chosen
 
     def _after_rest(self, move: CarryOut | SettleItem | RenderText, now: float) -> QueueMove:
         """Delay the final edit until the minimum time after the last live update has passed."""
@@ -386,7 +395,7 @@ class ChatQueue:
         )
 
     def _live_step(self, entry: QueueEntry) -> DeliveryStep | None:
-        want = entry.live_messages(self._capabilities, self._redact, self._hold_back)
+        want = entry.live_messages(self._capabilities, self._redact)
         if self._capabilities.live is Live.DRAFT:
             text = want[-1].text if want else ""
             status = self._redact(entry.status)

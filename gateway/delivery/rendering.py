@@ -1,6 +1,7 @@
 """Sans-IO: from the text of an item to the texts of its messages; may run in a thread."""
 
 from collections.abc import Callable
+from typing import Protocol
 
 import msgspec
 
@@ -19,6 +20,18 @@ class Rendering(msgspec.Struct, frozen=True):
     is_cut: bool = False  # the messages show only the beginning
 
 
+class LiveRedaction(Protocol):
+    """Masking of the secrets in one growing text."""
+
+    def hold_back(self, text: str) -> str:
+        """Return the text without an end that may be the beginning of a secret."""
+        ...
+
+    def redact(self, text: str) -> str:
+        """Return the text as a chat may see it; fast if the text extends the last one."""
+        ...
+
+
 class RenderJob(msgspec.Struct, frozen=True, kw_only=True):
     """The work of rendering one state of an item; takes about 2 ms for 10,000 characters."""
 
@@ -28,6 +41,7 @@ class RenderJob(msgspec.Struct, frozen=True, kw_only=True):
     messages: int | None  # maximum number
     has_file: bool = False  # the whole text follows as a file
     growing: IncrementalSplitter | None = None  # for a text being written
+    redaction: LiveRedaction | None = None  # likewise
     status: str = ""  # likewise
 
     def run(self, redact: Callable[[str], str]) -> Rendering:
@@ -35,11 +49,11 @@ class RenderJob(msgspec.Struct, frozen=True, kw_only=True):
         text = self.text
         if self.messages is not None:
             text = beginning(text, self.messages, self.capabilities)
-        shown = redact(text)
+        shown = self.redaction.redact(text) if self.redaction else redact(text)
         if self.is_of_model:  # a model cannot imitate the gateway
             shown = mark_imitations(shown)
         if self.growing:
-            status = redact(self.status)
+            status = redact(self.status) if self.status else ""
             texts = render_live(shown, self.capabilities, status, self.growing)
         else:
             texts = render_final(shown, self.capabilities)

@@ -82,6 +82,15 @@ CATALOGUE: dict[NoticeId, str] = {
     NoticeId.RESUME_UNKNOWN: (
         "There's no earlier conversation “{name}” here. {c:sessions} shows the list."
     ),
+    NoticeId.RESUME_FULL: (
+        "⛔ I can't return to that conversation now: {held} {held|message is|messages are} queued "
+        "there and {waiting} here, and {limit} may be queued together. Nothing has changed; please "
+        "try again when fewer are queued."
+    ),
+    NoticeId.HELD_REFUSED: (
+        "⛔ Only {limit} {limit|message|messages} may be queued here, so I did NOT take the {n} "
+        "newest queued {n|one|ones}. Please send {n|it|them} again later."
+    ),
     NoticeId.NOTHING_TO_RETRY: "There's no message to run again.",
     NoticeId.NOTHING_TO_UNDO: "There's nothing to undo.",
     NoticeId.UNDONE: "↩️ Undone: I removed “{request}” and its answer from the conversation.",

@@ -45,8 +45,9 @@ def _secret_pattern(marker: str, pattern: str) -> _SecretPattern:
 
 
 _DIGIT = r"(?=[\w.~+/=-]*[0-9])"  # keys contain digits, other names mostly do not
+PRIVATE_KEY_HEAD = "-----BEGIN"
 _PRIVATE_KEY = _secret_pattern(
-    "-----BEGIN", r"-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]*-----|\Z)"
+    PRIVATE_KEY_HEAD, r"-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]*-----|\Z)"
 )
 _TOKENS = (
     _secret_pattern(":", rf"[0-9]{_NO_DIGIT_BEFORE}[0-9]{{5,11}}:[A-Za-z0-9_-]{{30,}}"),  # Telegram

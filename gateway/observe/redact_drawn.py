@@ -7,7 +7,7 @@ import html
 import re
 from collections.abc import Iterable, Iterator
 
-from gateway.observe.redact import Redactor
+from gateway.observe.redact import PRIVATE_KEY_HEAD, Redactor
 from platforms.core.document import (
     Block,
     BlockQuote,
@@ -23,19 +23,26 @@ from platforms.core.document import (
 )
 from sessions.values.visible_text import escape_markdown
 
-_WORD = r"\w.:/=+-"
+_WORD = r"\w.:/=+%-"
 _MARK = r"*`~|\\<\[\]"
 _MARKUP_IN_WORD = re.compile(
     # One character class comes first, because the search then skips all other characters at once.
-    rf"[{_MARK}_&](?:(?<=[{_WORD}][{_MARK}])[{_MARK}]*_*[{_WORD}]|(?<=_)[.:/=+-]"
-    rf"|(?<=[.:/=+-]_)[{_WORD}]|(?<=&)#?\w{{1,31}};|(?<=<)br|(?<=earer [*`_]))"
+    rf"[{_MARK}_&](?:(?<=[{_WORD}][{_MARK}])[{_MARK}]*_*[{_WORD}]|(?<=_)[.:/=+%-]"
+    rf"|(?<=[.:/=+%-]_)[{_WORD}]|(?<=&)#?\w{{1,31}};|(?<=<)br|(?<=earer [*`_]))"
 )
 """Markup between the characters of a word; without it the drawn words are those of the text."""
+
+_ANY_MARKUP = re.compile(rf"[{_MARK}_]")
+_ONLY_WORD = re.compile(rf"[{_WORD}]+")
 
 _LINK_IN_WORD = re.compile(rf"[\[\])](?:(?<=[{_MARK}{_WORD}]\[)|(?<=[\])])[{_MARK}.:/=+-]*\w)")
 """A bracket that may be part of a link that is drawn as a part of a word."""
 
-_LINK_DEFINITION = re.compile(r"^ {0,3}\[[^\]\n]+\]:", re.MULTILINE)
+_LINK_DEFINITION = re.compile(
+    r"^[ \t>*+.)0-9-]*+(?:\[[ xX]\][ \t]+)?\[(?:[^\[\]\\]|\\.)++\]:", re.MULTILINE | re.DOTALL
+)
+"""A definition, also inside quotes and lists; a label may have several lines."""
+
 _DELETE_MARKS = str.maketrans("", "", "*`\\<>[]")
 _OUTER_UNDERSCORES = re.compile(r"_(?:(?<!\w_)_*|_*(?!\w))")
 _PARAGRAPH_END = re.compile(r"(\n[ \t]*\n)")
@@ -48,34 +55,52 @@ def redact_markdown(text: str, redactor: Redactor) -> str:
     secret.
     """
     text = redactor.redact(text)
-    if not _draws_secret(text, redactor):
+    if not draws_secret(text, redactor):
         return text
     parts = _PARAGRAPH_END.split(text)
     text = "".join(
-        _redact_drawn(part, redactor) if _draws_secret(part, redactor) else part for part in parts
+        _redact_drawn(part, redactor) if draws_secret(part, redactor) else part for part in parts
     )
-    return _redact_drawn(text, redactor) if _draws_secret(text, redactor) else text
+    return _redact_drawn(text, redactor) if draws_secret(text, redactor) else text
 
 
-def _draws_secret(text: str, redactor: Redactor) -> bool:
+def draws_secret(text: str, redactor: Redactor, above: str = "") -> bool:
+    """Return True if a masked text shows a secret once it is drawn.
+
+    `above` is text before it that draws no secret by itself, up to a blank line.
+    """
     if not _may_draw_secret(text, redactor):
         return False
-    drawn = _drawn_text(text)
+    drawn = _drawn_text(above + text)
     return redactor.redact(drawn) != drawn
+
+
+def may_define_links(text: str) -> bool:
+    """Return True if the text may have link definitions, which change the text above them."""
+    return "]:" in text and bool(_LINK_DEFINITION.search(text))
 
 
 def _may_draw_secret(text: str, redactor: Redactor) -> bool:
     """Return False if the drawn text has no secret; costs much less than drawing the text."""
-    has_links = "](" in text or ("]:" in text and _LINK_DEFINITION.search(text))
-    if has_links and _LINK_IN_WORD.search(text):
+    between_words = _has_markup_between_words(text, redactor)
+    has_links = "](" in text or may_define_links(text)
+    if has_links and (between_words or _LINK_IN_WORD.search(text)):
         return True
-    if not _MARKUP_IN_WORD.search(text):
+    if not (between_words or _MARKUP_IN_WORD.search(text)):
         return False
     plain = _without_marks(html.unescape(text) if "&" in text else text)
     if redactor.may_contain(plain, _without_marks):
         return True
     bare = _OUTER_UNDERSCORES.sub("", plain) if "_" in plain else plain
     return bare != plain and redactor.may_contain(bare, _without_marks)
+
+
+def _has_markup_between_words(text: str, redactor: Redactor) -> bool:
+    """Return True if markup may be inside a secret of several words or with other characters."""
+    return bool(_ANY_MARKUP.search(text)) and (
+        PRIVATE_KEY_HEAD in text
+        or not all(_ONLY_WORD.fullmatch(value) for value in redactor.values)
+    )
 
 
 def _without_marks(text: str) -> str:

@@ -7,15 +7,14 @@ beginning of a secret. Ordinary words pass at once.
 import re
 from collections.abc import Iterable, Iterator
 
-from gateway.observe.redact import Redactor
+from gateway.observe.redact import PRIVATE_KEY_HEAD, Redactor
 from sessions.values.masks import MASK, PLACEHOLDER_HEAD
 
 _MAX_HELD = 20_000
 _MIN_BEGINNING = 8  # characters of a configured secret that are not shown at the end of a text
 _MAX_TOKEN = 500
 
-# The only two patterns with blanks inside.
-_PRIVATE_KEY_HEAD = "-----BEGIN"
+# Together with private keys the only patterns with blanks inside.
 _BEARER = ("Bearer ", "bearer ")
 
 _TOKEN_PREFIXES = (
@@ -125,7 +124,7 @@ def _safe_length(text: str, shown: int, values: Iterable[str]) -> int:
     """Return the length up to which a text can be shown; `shown` characters are shown already."""
     found = _UNFINISHED.search(text, max(shown, _search_start(text)))
     until = found.start() if found else len(text)
-    key = _UNFINISHED_KEY.search(text, shown) if _PRIVATE_KEY_HEAD in text else None
+    key = _UNFINISHED_KEY.search(text, shown) if PRIVATE_KEY_HEAD in text else None
     until = min(until, key.start()) if key else until
     for value in values:
         until = min(until, _find_partial_secret(text, shown, value, until))

@@ -26,6 +26,7 @@ from gateway.errors import CannotStart, ConfigError, HoldfastError
 from platforms.core.errors import PlatformError
 from sessions.errors import StoreError
 from sessions.values.exceptions import first_error
+from sessions.values.tasks import start_task
 
 log = logging.getLogger(__name__)
 
@@ -161,7 +162,10 @@ async def serve_control_socket(
         tasks: set[asyncio.Task[None]] = set()
 
         def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            task = connections.create_task(requests.serve(ControlConnection(reader, writer)))
+            task = start_task(connections, requests.serve(ControlConnection(reader, writer)))
+            if task is None:
+                writer.close()
+                return
             tasks.add(task)
             task.add_done_callback(tasks.discard)
 

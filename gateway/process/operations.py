@@ -204,7 +204,14 @@ class SessionOperations:
         await self._dispatcher.ask(
             target.key, ResumeSession(context=self._operator_context(target), session=target.id)
         )
-        return {"id": target.id, "state": (await self._find_session(target.id)).state.value}
+        state = (await self._find_session(target.id)).state
+        if state is SessionState.SUSPENDED:
+            msg = (
+                f"{target.id} was not resumed: with its queued messages, more than "
+                "gateway.queue_limit would wait in its conversation. Try again later."
+            )
+            raise OperationRefused(msg)
+        return {"id": target.id, "state": state.value}
 
     async def delete(self, session: str) -> dict[str, str]:
         """Close a session permanently, and erase its text from the store."""

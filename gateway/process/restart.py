@@ -37,6 +37,7 @@ from sessions.values.clock import Clock
 from sessions.values.ids import Ids
 from sessions.values.item_ids import restart_report_id
 from sessions.values.notices import NoticeFields, NoticeId
+from sessions.values.tasks import start_task
 from sessions.values.text import count_of
 
 log = logging.getLogger(__name__)
@@ -110,10 +111,11 @@ class Restarter:
             for task in self._background_tasks:
                 task.cancel()
 
-    def _start_task(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = self._tasks.create_task(coroutine, name="restart")
-        self._background_tasks.add(task)
-        task.add_done_callback(self._background_tasks.discard)
+    def _start_task(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None] | None:
+        task = start_task(self._tasks, coroutine, name="restart")
+        if task:
+            self._background_tasks.add(task)
+            task.add_done_callback(self._background_tasks.discard)
         return task
 
     # --- requested in a chat --------------------------------------------------------------------

@@ -55,6 +55,7 @@ class Successor:
             for name, value in self._environ.items()
             if name not in _CHECK_EXCLUDED_VARIABLES
         }
+        environ |= self.handover.environment()  # marks a restart, which asks no questions
         try:
             process = await asyncio.create_subprocess_exec(
                 *self._command,

@@ -20,6 +20,7 @@ from sessions.values.clock import Clock
 from sessions.values.ids import unique_part
 from sessions.values.item_ids import side_answer_id
 from sessions.values.notices import NoticeFields, NoticeId
+from sessions.values.tasks import start_task
 
 log = logging.getLogger(__name__)
 
@@ -59,8 +60,10 @@ class CommandJobs:
 
     def start(self, word: str, call: CommandCall, job: _Job) -> ReplyLater:
         """Run a job in its own task, unless the process is stopping; then the next one runs it."""
-        if not self._closed:
-            task = self._tasks.create_task(self._run(word, call, job), name=f"{word} {call.key}")
+        if self._closed:
+            return ReplyLater()
+        task = start_task(self._tasks, self._run(word, call, job), name=f"{word} {call.key}")
+        if task:
             self._running[task] = word, call.key
             task.add_done_callback(self._running.pop)
         return ReplyLater()

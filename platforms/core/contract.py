@@ -517,6 +517,7 @@ class MenuEntry(msgspec.Struct, frozen=True, omit_defaults=True):
     admin: bool = False  # only admins may use it
     aliases: tuple[str, ...] = ()  # other words for the same command; not shown in menus
     private: bool = False  # the answer is only for the person who asked
+    admin_args: str = ""  # arguments that only admins may use, instead of `args`
 
 
 def _nobody_listens(_: str) -> None:

@@ -27,6 +27,7 @@ from sessions.values.frames import clean_name, to_single_line
 _DEFAULT, _REPLY = 0, 19  # message types written by people and bots
 _VOICE_MESSAGE = 1 << 13  # message flag
 COMMAND, COMPONENT = 2, 3  # interaction types
+_COMMAND_PREFIX = "command-"  # of the ids of slash commands
 
 _MENTION = re.compile(r"<(?:(?P<sign>@[!&]?|#)(?P<id>\d+)|a?(?P<emoji>:\w+:)\d+)>")
 _SLASH = re.compile(r"</(?P<words>[^:>]+):\d+>")
@@ -188,6 +189,16 @@ def read_press(
     )
 
 
+def command_id(interaction: Payload) -> str:
+    """Return the id of a slash command, in a form that no message has."""
+    return f"{_COMMAND_PREFIX}{int(interaction['id'])}"
+
+
+def is_command_id(id_: str) -> bool:
+    """Return True for the id of a slash command; False for the id of a message."""
+    return id_.startswith(_COMMAND_PREFIX)
+
+
 def read_command(interaction: Payload, address: Address, room: DiscordChannel) -> InboundMessage:
     """Return a slash command as the equivalent text message."""
     data = interaction["data"]
@@ -195,7 +206,7 @@ def read_command(interaction: Payload, address: Address, room: DiscordChannel) -
     text = " ".join(["/" + str(data["name"]), *filter(None, words)])
     number = int(interaction["id"])
     return InboundMessage(
-        id=str(number),
+        id=command_id(interaction),
         at=sent_at(number),
         address=address,
         sender=_interaction_sender(interaction, room),

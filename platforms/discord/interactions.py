@@ -11,10 +11,11 @@ from platforms.core.errors import PlatformError
 from platforms.core.retry import retry_call
 from platforms.discord import payloads
 from platforms.discord.connection import DiscordClient, without_rate_limit
-from platforms.discord.decode import COMMAND, COMPONENT
+from platforms.discord.decode import COMMAND, COMPONENT, command_id
 from platforms.discord.errors import translate_errors
 from platforms.discord.private_answers import PrivateCommands
 from platforms.discord.rooms import Payload
+from sessions.values.tasks import start_task
 
 log = logging.getLogger(__name__)
 
@@ -39,8 +40,8 @@ class Interactions:
         self._private_commands = private_commands
         self._private_words = private_words  # commands whose answers only their senders see
 
-    def acknowledge(self, interaction: Payload) -> "asyncio.Task[None]":
-        """Start acknowledging an interaction; return the task."""
+    def acknowledge(self, interaction: Payload) -> "asyncio.Task[None] | None":
+        """Start acknowledging an interaction; return the task, or None if the connection ends."""
         is_command = interaction["type"] == COMMAND
         if is_command:
             int(interaction["application_id"])  # `finish` needs it
@@ -54,8 +55,8 @@ class Interactions:
         call = self._send_response(
             route, _ACKNOWLEDGE_PAUSES, json=payloads.deferred_response(kind)
         )
-        acknowledgement = self._tasks.create_task(call, name="discord interaction")
-        if self._is_private(interaction):
+        acknowledgement = start_task(self._tasks, call, name="discord interaction")
+        if acknowledgement and self._is_private(interaction):
             self._private_commands.add(interaction, acknowledgement)
         return acknowledgement
 
@@ -80,7 +81,7 @@ class Interactions:
         if interaction["type"] == COMMAND:
             wait = answered and self._is_private(interaction)
             call = self._finish(interaction, acknowledgement, stored=stored, wait=wait)
-            self._tasks.create_task(call, name="discord interaction")
+            start_task(self._tasks, call, name="discord interaction")
 
     async def _finish(
         self,
@@ -91,7 +92,7 @@ class Interactions:
         wait: bool,
     ) -> None:
         await acknowledgement
-        command = self._private_commands.find(str(interaction["id"])) if wait else None
+        command = self._private_commands.find(command_id(interaction)) if wait else None
         if command and await command.wait_answered():
             return
         route = Route(

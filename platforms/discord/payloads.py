@@ -143,17 +143,22 @@ def _command_payload(entry: MenuEntry) -> Payload:
         "description": entry.summary[:_MAX_DESCRIPTION_CHARS] or entry.word,
         "contexts": [_GUILD_CONTEXT, _BOT_DM_CONTEXT],
     }
-    if entry.args:
-        is_required = not entry.args.startswith("[")
+    if entry.args or entry.admin_args:
         payload["options"] = [
             {
                 "type": _STRING,
                 "name": "text",
-                "description": entry.args[:_MAX_DESCRIPTION_CHARS],
-                "required": is_required,
+                "description": _argument_description(entry)[:_MAX_DESCRIPTION_CHARS],
+                "required": bool(entry.args) and not entry.args.startswith("["),
             }
         ]
     return payload
+
+
+def _argument_description(entry: MenuEntry) -> str:
+    """Return the arguments of a command; Discord shows all people the same menu."""
+    for_admins = f"{entry.admin_args} (admins)" if entry.admin_args else ""
+    return " | ".join(filter(None, (entry.args, for_admins)))
 
 
 def invite_link(application: str) -> str:

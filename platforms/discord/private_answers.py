@@ -10,6 +10,7 @@ from platforms.core.contract import Post, Receipt
 from platforms.core.errors import Rejected, Unauthorized
 from platforms.discord import payloads
 from platforms.discord.connection import DiscordClient, without_rate_limit
+from platforms.discord.decode import command_id
 from platforms.discord.errors import translate_errors
 from platforms.discord.format import render
 from platforms.discord.rooms import Payload
@@ -18,6 +19,11 @@ _ANSWER_SECONDS = 60.0
 """Seconds after which a command without an answer no longer shows that the bot is thinking."""
 
 _MAX_COMMANDS = 1_000
+_EXPIRED = {10015, 50027}  # unknown webhook, invalid webhook token
+
+
+class TokenExpired(Rejected):
+    """Discord accepts no more answers to a command."""
 
 
 class PrivateCommand:
@@ -66,8 +72,12 @@ async def _request(client: DiscordClient, route: Route, **options: Any) -> Paylo
     try:
         with without_rate_limit(), translate_errors():
             return dict(await client.http.request(route, **options))
-    except Unauthorized as error:  # of the command's token, which has expired
-        raise Rejected(str(error)) from error
+    except Unauthorized as error:  # the command's token has expired
+        raise TokenExpired(str(error)) from error
+    except Rejected as error:
+        if error.code in _EXPIRED:
+            raise TokenExpired(str(error)) from error
+        raise
 
 
 class PrivateCommands:
@@ -79,11 +89,11 @@ class PrivateCommands:
     def add(self, interaction: Payload, acknowledgement: "asyncio.Task[None]") -> PrivateCommand:
         """Remember a command."""
         command = PrivateCommand(interaction, acknowledgement)
-        self._commands[str(interaction["id"])] = command
+        self._commands[command_id(interaction)] = command
         if len(self._commands) > _MAX_COMMANDS:
             self._commands.popitem(last=False)
         return command
 
-    def find(self, interaction: str) -> PrivateCommand | None:
-        """Return a command; None for other ids."""
-        return self._commands.get(interaction)
+    def find(self, id_: str) -> PrivateCommand | None:
+        """Return a command by the id of its message; None for other ids."""
+        return self._commands.get(id_)

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 import msgspec
 
 from platforms.discord.rooms import Payload
+from sessions.values.tasks import start_task
 
 
 class ChannelEvent(msgspec.Struct, frozen=True):
@@ -60,11 +61,18 @@ class ChannelQueues:
         self._queues: dict[str, ChannelQueue] = {}
 
     def put(self, channel: str, event: ChannelEvent) -> None:
-        """Queue an event behind the earlier events of its channel."""
+        """Queue an event behind the earlier events of its channel.
+
+        An event that comes while the connection ends is dropped; the next connection reads the
+        channel again.
+        """
         queue = self._queues.get(channel)
         if queue is None:
-            queue = self._queues[channel] = ChannelQueue()
-            self._tasks.create_task(self._process(channel, queue), name=f"discord {channel}")
+            queue = ChannelQueue()
+            work = self._process(channel, queue)
+            if start_task(self._tasks, work, name=f"discord {channel}") is None:
+                return
+            self._queues[channel] = queue
         queue.put(event)
 
     async def _process(self, channel: str, queue: ChannelQueue) -> None:

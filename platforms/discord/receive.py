@@ -41,6 +41,7 @@ from platforms.discord.rooms import (
     channel_address,
 )
 from platforms.discord.send import DiscordSender
+from sessions.values.tasks import start_task
 
 log = logging.getLogger(__name__)
 
@@ -185,7 +186,7 @@ class DiscordReceiver:
                 "discord: the bot is in no server yet; add it with %s",
                 payloads.invite_link(application),
             )
-        self._tasks.create_task(self._publish_commands(self._bot_account), name="discord menu")
+        start_task(self._tasks, self._publish_commands(self._bot_account), name="discord menu")
         self._ready()
 
     async def _handle(self, channel: str, queue: ChannelQueue, event: ChannelEvent) -> None:

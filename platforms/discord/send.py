@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import discord
+import msgspec
 from discord.http import MultipartParameters
 
 from platforms.core.contract import (
@@ -27,13 +28,14 @@ from platforms.core.errors import ChatGone, Rejected, Unavailable
 from platforms.discord import payloads
 from platforms.discord.capabilities import MAX_FILE_BYTES, NONCE_SECONDS
 from platforms.discord.connection import DiscordClient
+from platforms.discord.decode import is_command_id
 from platforms.discord.errors import (
     UNKNOWN_CHANNEL,
     UNKNOWN_MESSAGE,
     translate_errors,
 )
 from platforms.discord.format import render
-from platforms.discord.private_answers import PrivateCommands
+from platforms.discord.private_answers import PrivateCommands, TokenExpired
 from platforms.discord.read_marks import id_at
 from platforms.discord.rooms import Payload, channel_id
 from sessions.values.clock import Clock
@@ -92,10 +94,9 @@ class DiscordSender:
     # --- new messages ------------------------------------------------------------------------
 
     async def _create(self, client: DiscordClient, op: Post | Ask | Upload) -> Receipt:
-        if isinstance(op, Post) and op.only_for:
-            command = self.private_commands.find(op.reply_to or "")
-            if command:  # a command that was typed as a message has no private answer
-                return await command.answer(client, op)
+        if isinstance(op, Post) and op.only_for and is_command_id(op.reply_to or ""):
+            # A command that was typed as a message has no private answer.
+            return await self._answer_privately(client, op)
         if op.again and (known := await self._find_sent(client, op)):
             return Receipt(known)
         channel = self._channel(op.address)
@@ -109,6 +110,28 @@ class DiscordSender:
             message = await self._send(client, channel, op)
         self.on_own_message(payloads.message_nonce(op.op), str(message["id"]))
         return Receipt(str(message["id"]))
+
+    async def _answer_privately(self, client: DiscordClient, op: Post) -> Receipt:
+        """Show an answer only to the person who gave the command.
+
+        Without the token of the command, which expires and which a restart forgets, the answer goes
+        to the private chat with the person. It never goes to the room.
+        """
+        if command := self.private_commands.find(op.reply_to or ""):
+            try:
+                return await command.answer(client, op)
+            except TokenExpired:
+                pass
+        log.info("discord: %s is sent as a direct message: its command has expired", op.op)
+        try:
+            with translate_errors():
+                chat = await self._private_channel(client, op.only_for)
+            address = Address(op.address.platform, chat, account=op.address.account)
+            direct = msgspec.structs.replace(op, address=address, only_for="", reply_to=None)
+            return await self._create(client, direct)
+        except ChatGone as error:  # the room itself is not gone
+            msg = f"the person who asked accepts no direct messages: {error}"
+            raise Rejected(msg) from error
 
     async def _send(self, client: DiscordClient, channel: str, op: Post | Ask | Upload) -> Payload:
         if isinstance(op, Upload):
@@ -124,10 +147,15 @@ class DiscordSender:
 
     async def _open_private(self, client: DiscordClient, person: str, error: ChatGone) -> str:
         try:
-            opened = await client.http.start_private_message(int(person))
+            return await self._private_channel(client, person)
         except discord.HTTPException:
             raise error from None
-        self._dm_channels[person] = str(opened["id"])
+
+    async def _private_channel(self, client: DiscordClient, person: str) -> str:
+        """Return the channel of the private chat with a person."""
+        if person not in self._dm_channels:
+            opened = await client.http.start_private_message(int(person))
+            self._dm_channels[person] = str(opened["id"])
         return self._dm_channels[person]
 
     def _channel(self, address: Address) -> str:

@@ -44,6 +44,7 @@ from platforms.slack.status import ThreadStatus
 from platforms.slack.webhook import EVENTS_PATH, SignatureCheck, SlackWebhook
 from platforms.slack.welcome import WelcomePrompts
 from sessions.values.exceptions import first_error
+from sessions.values.tasks import start_task
 
 _RATE_LIMIT_KEY, _SESSIONS_KEY, _GREETED_KEY = "calls", "busy", "greeted"
 _SAVE_SECONDS = 5.0
@@ -147,7 +148,8 @@ class SlackAdapter:
                 request: SocketModeRequest, acknowledge: Callable[[], Awaitable[None]]
             ) -> None:
                 self._catch_up.note_event()
-                group.create_task(self._dispatch(request, acknowledge))
+                # While the connection ends nothing is acknowledged, so Slack sends it again.
+                start_task(group, self._dispatch(request, acknowledge))
 
             def on_connected() -> None:
                 self._catch_up.note_connect()

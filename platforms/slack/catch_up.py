@@ -58,7 +58,7 @@ class CatchUp:
         self._wakeup.set()
 
     async def run(self) -> None:
-        """Submit held presses and read the incomplete places, until cancelled.
+        """Submit held interactions and read the incomplete places, until cancelled.
 
         Both happen after each connect and after `note_known_user`.
         """

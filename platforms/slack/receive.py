@@ -25,7 +25,7 @@ from platforms.core.contract import (
 from platforms.core.errors import PlatformError, Unavailable
 from platforms.slack.calls import Json, SlackClient
 from platforms.slack.decode import SlackEvent, SlackEventDecoder, SlackIdentity
-from platforms.slack.held import HeldPresses
+from platforms.slack.held import HeldInteractions
 from platforms.slack.people import UserDirectory
 from platforms.slack.read_marks import SlackPlaces, is_dm
 from platforms.slack.welcome import WelcomePrompts
@@ -59,17 +59,17 @@ class SlackReceiver:
         self._command_words = surroundings.words
         self._outside_threads: OrderedDict[str, None] = OrderedDict()  # ids of recent commands
         self._identity = SlackIdentity("", "")
-        self._held = HeldPresses(surroundings.shelf)
+        self._held = HeldInteractions(surroundings.shelf)
         self._inbox: Inbox | None = None
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def restore(self) -> None:
-        """Load the conversations that were in use, and undecided presses, of the last process."""
+        """Load the conversations that were in use, and undecided interactions, of the last process."""
         self.places = SlackPlaces(await self._shelf.get(_PLACES_KEY))
         await self._held.restore(self._clock.now())
 
     async def submit_held(self) -> None:
-        """Submit the presses of people whose membership may be known now."""
+        """Submit the commands and presses of people whose membership may be known now."""
         await self._held.submit_all(self.submit)
 
     async def save_places(self) -> None:
@@ -134,7 +134,8 @@ class SlackReceiver:
         """Add the sender and the context, and commit the event.
 
         A message is `UNDECIDED` while Slack cannot tell whether the sender is a member; its place
-        is then read again. A press of a button is kept. Other such events raise `Unavailable`.
+        is then read again. A command and a press of a button are kept. Other such events raise
+        `Unavailable`.
         """
         assert self._inbox is not None  # noqa: S101 - only called while `run` is active
         event, team = found.event, self._identity.team
@@ -154,7 +155,7 @@ class SlackReceiver:
             event = msgspec.structs.replace(event, context=context)
         if not found.ts or not found.addressed:
             accepted = await self._inbox(event)
-            if accepted is Accepted.UNDECIDED and isinstance(event, InboundAction):
+            if accepted is Accepted.UNDECIDED and isinstance(event, InboundAction | InboundMessage):
                 await self._held.hold(found)
             elif accepted is Accepted.UNDECIDED:
                 msg = "Slack cannot tell now whether the sender is a member."

@@ -26,6 +26,7 @@ from platforms.telegram.receive import TelegramReceiver
 from platforms.telegram.send import TelegramSender
 from platforms.telegram.webhook import Webhook, derive_secret
 from sessions.values.exceptions import first_error
+from sessions.values.tasks import start_task
 
 log = logging.getLogger(__name__)
 
@@ -147,7 +148,7 @@ class TelegramAdapter:
         me = TelegramBot(self._bot.id, self._bot.username)
 
         def in_background(work: Coroutine[Any, Any, None], description: str) -> None:
-            group.create_task(_in_background(work, description), name=f"telegram: {description}")
+            start_task(group, _in_background(work, description), name=f"telegram: {description}")
 
         receiver = TelegramReceiver(
             UpdateDecoder(
@@ -167,8 +168,8 @@ class TelegramAdapter:
             join_scale=self._join_scale,
         )
         await receiver.restore()
-        group.create_task(receiver.submit_due_forever(), name="telegram: joining messages")
-        group.create_task(receiver.decide_held_forever(), name="telegram: unknown memberships")
+        start_task(group, receiver.submit_due_forever(), name="telegram: joining messages")
+        start_task(group, receiver.decide_held_forever(), name="telegram: unknown memberships")
         in_background(self._publish_commands(), "publishing the command menu")
         if self._webhook:
             await self._surroundings.shelf.put(_WEBHOOK_KEY, self._config.webhook_url)

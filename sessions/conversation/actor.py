@@ -55,6 +55,7 @@ from sessions.store.store import SessionStore
 from sessions.values.clock import Clock
 from sessions.values.ids import Ids
 from sessions.values.notices import NoticeId
+from sessions.values.tasks import start_task
 
 log = logging.getLogger(__name__)
 
@@ -200,17 +201,19 @@ class Actor:
 
     def _start_worker(self) -> None:
         work = self._process_mailbox()
-        try:
-            self._worker = self._shared.tasks.create_task(work, name=f"actor {self.key}")
-        except RuntimeError:  # the task group ends, and the next start recovers from the journal
-            work.close()
-            self._abandoned = True
-            for _, handled in self._mailbox:
-                if handled and not handled.done():
-                    handled.set_exception(EventNotHandled(self.key))
-            self._mailbox.clear()
-        else:
+        self._worker = start_task(self._shared.tasks, work, name=f"actor {self.key}")
+        if self._worker:
             self._working = True
+        else:
+            self._refuse_events()
+
+    def _refuse_events(self) -> None:
+        """Refuse all events because the process is ending; the next start uses the journal."""
+        self._abandoned = True
+        for _, handled in self._mailbox:
+            if handled and not handled.done():
+                handled.set_exception(EventNotHandled(self.key))
+        self._mailbox.clear()
 
     def abandon(self) -> None:
         """Cancel all work as the process is ending; the next start recovers from the journal."""
@@ -419,9 +422,12 @@ class Actor:
         handle = prepared.create(self.post)
         self._handle, self._turn = handle, turn
         ended: list[TurnEnded] = []
-        task = self._shared.tasks.create_task(
-            self._run_turn(handle, turn, ended), name=f"turn {turn.id}"
-        )
+        work = self._run_turn(handle, turn, ended)
+        task = start_task(self._shared.tasks, work, name=f"turn {turn.id}")
+        if task is None:  # the journal has the start, so the next process recovers the turn
+            self._handle = self._turn = None
+            self._refuse_events()
+            return
         self._task = task
         # A callback, not `finally`: a task cancelled before its first step never enters its body.
         task.add_done_callback(lambda _: self._on_turn_task_done(turn, ended))

@@ -57,8 +57,10 @@ does nothing while a turn exists, while draining, or if no message waits. `-` is
 (f) The active session is suspended (switched) and holds its queue; the other one is reactivated
     with the messages it held, and its last turn continues if asked for and no turn exists. The
     button of a failed turn of the active session only continues that turn; it is refused (busy)
-    while a turn exists.
-(g) Reactivates the session of the turn if another one is active or none. Refused while draining.
+    while a turn exists. Refused if the held messages and those that wait without an active session
+    are more than the queue may hold; held messages over the limit alone are refused one by one.
+(g) Reactivates the session of the turn if another one is active or none, within the same limit.
+    Refused while draining.
 (h) With `resume_after_restart` the session stays active and the journal keeps the turn running.
 (i) The steering messages of the turn's own requester.
 
@@ -424,6 +426,23 @@ def _check_author(result: Transition, last: LastTurn, by: CommandContext) -> boo
     return False
 
 
+def _check_room(
+    result: Transition, held: tuple[PendingMessage, ...], by: CommandContext, env: StepContext
+) -> bool:
+    """Return True if the queue can take the messages of a session; send a notice if it cannot."""
+    if result.can_take(held, env):
+        return True
+    fields = {
+        "held": len(held),
+        "waiting": len(result.state.waiting),
+        "limit": env.queue_limit,
+    }
+    result.effects.append(
+        SendNotice(notice=NoticeId.RESUME_FULL, address=by.address, fields=fields)
+    )
+    return False
+
+
 def _on_new_session(result: Transition, event: NewSession, env: StepContext) -> None:
     if not _check_permission(result, event.context):
         return
@@ -460,13 +479,15 @@ def _on_resume(result: Transition, event: ResumeSession, env: StepContext) -> No
             SendNotice(notice=NoticeId.NOTHING_TO_RESUME, address=event.context.address)
         )
         return
+    if not _check_room(result, event.held, event.context, env):
+        return
     result.cancel_running(TurnState.STOPPED, "switched", env)
     result.activate_session(event.session, event.held, env)
     result.effects.append(
         SendNotice(
             notice=NoticeId.RESUMED,
             address=event.context.address,
-            fields={"n": len(event.held), "title": event.title},
+            fields={"n": min(len(event.held), env.queue_limit), "title": event.title},
         )
     )
     result.state = msgspec.structs.replace(result.state, person=event.context.person)
@@ -519,6 +540,8 @@ def _on_retry(result: Transition, event: RetryTurn, env: StepContext) -> None:
         )
         return
     if state.session != last.session:
+        if not _check_room(result, event.held, event.context, env):
+            return
         result.activate_session(last.session, event.held, env)
     result.changes.append(TakeBackTurn(last.session, last.id, env.now))
     here = event.context.address == last.address  # a message in another chat cannot be replied to

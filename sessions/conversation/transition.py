@@ -161,13 +161,28 @@ class Transition(msgspec.Struct):
     def activate_session(
         self, session: str, held: tuple[PendingMessage, ...], env: StepContext
     ) -> None:
-        """Reactivate a suspended session together with the held messages."""
+        """Reactivate a suspended session together with the held messages.
+
+        Held messages over the limit of the queue are refused with a notice. The caller has made
+        sure with `can_take` that the messages waiting now leave room.
+        """
         if self.state.session:
             count = self.hold_waiting(env)
             self.suspend(SessionReason.SWITCHED, env, held=count)
         else:
             self.state = msgspec.structs.replace(self.state, resumable=None, replaced_reason=None)
         self.changes.append(SetSession(session, SessionState.ACTIVE, None, env.now))
+        held, over = held[: env.queue_limit], held[env.queue_limit :]
+        if over:
+            ids = tuple(p.id for p in over)
+            self.changes.append(SetInbox(ids=ids, state=InboxState.REFUSED, at=env.now))
+            self.effects.append(
+                SendNotice(
+                    notice=NoticeId.HELD_REFUSED,
+                    address=over[-1].address,
+                    fields={"n": len(over), "limit": env.queue_limit},
+                )
+            )
         if held:
             ids = tuple(p.id for p in held)
             self.changes.append(SetInbox(ids=ids, state=InboxState.WAITING, at=env.now))
@@ -175,6 +190,15 @@ class Transition(msgspec.Struct):
         self.state = msgspec.structs.replace(
             self.state, session=session, session_used_at=env.now, waiting=waiting
         )
+
+    def can_take(self, held: tuple[PendingMessage, ...], env: StepContext) -> bool:
+        """Return True if the queue has room for the held messages of another session.
+
+        An active session keeps its queue when it is suspended. Messages that wait without one, such
+        as those sent while a stopped turn ends, stay in the queue.
+        """
+        staying = () if self.state.session else self.state.waiting
+        return not staying or len(held) + len(staying) <= env.queue_limit
 
     def cancel_running(self, state: TurnState, cause: str, env: StepContext) -> None:
         """Cancel the running turn; later results do not count."""

@@ -15,14 +15,29 @@ from sqlalchemy.engine.base import Transaction
 from sessions.store.schema import shelves
 
 _SHELF = "writers"
+
+MAX_WRITERS = 100
+"""Rows kept when a writer is added: those with the latest commits.
+
+A killed process leaves a row. A running one commits often, and needs its row only until it has
+learned the outcome of a commit.
+"""
+
 _of_writer = (shelves.c.shelf == _SHELF, shelves.c.name == given("writer"))
 _READ_NUMBER = sa.select(shelves.c.value).where(*_of_writer).with_for_update()
 _ADD_WRITER = sa.insert(shelves).values(shelf=_SHELF, name=given("writer"), value=given("number"))
 _SET_NUMBER = sa.update(shelves).where(*_of_writer).values(value=given("number"))
+_REMOVE_KILLED = sa.text(
+    # `xmin` is the transaction of the last commit of a writer.
+    f"DELETE FROM shelves WHERE shelf = '{_SHELF}' AND name IN (SELECT name FROM shelves "  # noqa: S608 - only our own names
+    f"WHERE shelf = '{_SHELF}' ORDER BY age(xmin) OFFSET :kept FOR UPDATE SKIP LOCKED)"
+)
 _REMOVE_WRITER = sa.delete(shelves).where(*_of_writer)
 _COMMIT = (
     "UPDATE shelves SET value = CASE value WHEN '{before}' THEN '{number}' END "  # noqa: S608 - only our own names and numbers
-    f"WHERE shelf = '{_SHELF}' AND name = '{{writer}}'; COMMIT"
+    f"WHERE shelf = '{_SHELF}' AND name = '{{writer}}'; "
+    # Fails if the row is gone, because then nothing would tell the outcome.
+    f"SELECT 1 / count(*) FROM shelves WHERE shelf = '{_SHELF}' AND name = '{{writer}}'; COMMIT"
 )
 
 
@@ -51,6 +66,8 @@ class CommitTracker:
                 writer = self._writer
             row = {"writer": writer, "number": str(number)}
             connection.execute(_ADD_WRITER if found is None else _SET_NUMBER, row)
+            if found is None:
+                connection.execute(_REMOVE_KILLED, {"kept": MAX_WRITERS})
         self._writer, self._number = writer, number
         return False
 

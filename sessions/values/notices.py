@@ -38,6 +38,8 @@ class NoticeId(enum.StrEnum):
     RESUMED = "resumed"
     NOTHING_TO_RESUME = "nothing_to_resume"
     RESUME_UNKNOWN = "resume_unknown"
+    RESUME_FULL = "resume_full"
+    HELD_REFUSED = "held_refused"
     NOTHING_TO_RETRY = "nothing_to_retry"
     NOTHING_TO_UNDO = "nothing_to_undo"
     UNDONE = "undone"

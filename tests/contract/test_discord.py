@@ -34,7 +34,7 @@ from platforms.core.errors import (
     Unconfirmed,
 )
 from tests.fakes.discord.life import Life
-from tests.fakes.discord.server import CONTENT_INTENT, Fault, discord_server
+from tests.fakes.discord.server import CONTENT_INTENT, Fault, Interaction, discord_server
 from tests.fakes.door import door
 from tests.fakes.inbox import Inbox
 
@@ -655,6 +655,75 @@ async def test_a_private_answer_to_a_typed_command_is_a_reply_in_the_room(life: 
         await adapter.deliver(Post("n.0", address, "idle", reply_to=said, only_for=life.ann["id"]))
     (shown,) = life.discord.shown(life.room)
     assert shown["message_reference"]["message_id"] == said
+
+
+def give_up_waiting(given: Interaction) -> None:
+    """Let the client show, as after 15 minutes, that the bot did not respond."""
+    assert given.shown == "thinking"
+    given.shown = None
+
+
+async def ask_status_and_restart(life: Life) -> Post:
+    """Use /status in a room, end the adapter, and return the answer that was not sent."""
+    async with life.running():
+        await life.discord.until(lambda: bool(life.discord.world.commands))
+        given = await life.discord.command(life.room, life.ann, "status")
+        (message,) = await life.inbox.wait(1)
+        async with asyncio.timeout(5):
+            await given.answered.wait()
+    give_up_waiting(given)
+    return Post(
+        "n.0", life.address(life.room), "idle", reply_to=message.id, only_for=life.ann["id"]
+    )
+
+
+async def test_a_private_answer_that_was_pending_at_a_restart_is_a_direct_message(
+    life: Life, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "platforms.discord.send")
+    post = await ask_status_and_restart(life)
+    async with life.running() as adapter:
+        receipt = await adapter.deliver(post)
+        repeated = await adapter.deliver(msgspec.structs.replace(post, again=True, since=1))
+    assert repeated == receipt
+    assert life.discord.shown(life.room) == []
+    direct = life.discord.world.direct(life.ann)
+    assert [shown["content"] for shown in life.discord.shown(direct)] == ["idle"]
+    assert "n.0 is sent as a direct message" in caplog.text
+
+
+async def test_a_private_answer_is_dropped_if_the_person_takes_no_direct_messages(
+    life: Life,
+) -> None:
+    post = await ask_status_and_restart(life)
+    life.discord.fail("POST message", Fault(status=403, body={"code": 50007, "message": "no DMs"}))
+    async with life.running() as adapter:
+        with pytest.raises(Rejected) as refused:
+            await adapter.deliver(post)
+    assert not isinstance(refused.value, ChatGone)  # the room is not gone
+    assert life.discord.shown(life.room) == []
+
+
+@pytest.mark.parametrize(("status", "code"), [(401, 50027), (404, 10015)])
+async def test_a_private_answer_to_an_expired_command_is_a_direct_message(
+    life: Life, status: int, code: int
+) -> None:
+    async with life.running() as adapter:
+        await life.discord.until(lambda: bool(life.discord.world.commands))
+        given = await life.discord.command(life.room, life.ann, "status")
+        (message,) = await life.inbox.wait(1)
+        life.discord.fail(
+            "PATCH original", Fault(status=status, body={"code": code, "message": "?"})
+        )
+        await adapter.deliver(
+            Post(
+                "n.0", life.address(life.room), "idle", reply_to=message.id, only_for=life.ann["id"]
+            )
+        )
+    give_up_waiting(given)
+    assert life.discord.shown(life.room) == []
+    direct = life.discord.world.direct(life.ann)
+    assert [shown["content"] for shown in life.discord.shown(direct)] == ["idle"]
 
 
 class Judge(Inbox):

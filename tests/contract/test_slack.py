@@ -118,6 +118,26 @@ async def test_an_answer_for_one_person_is_shown_where_that_person_asked(
         assert slack.violations() == []
 
 
+async def test_an_answer_for_one_person_that_is_pending_at_a_restart_stays_private(
+    tmp_path: Path, slack: SlackServer
+) -> None:
+    slack.add_channel("C1")
+    async with ModelServer(talkative) as model:
+        async with slack_gateway(tmp_path, slack, model):
+            root = await slack.say("C1", f"<@{BOT_USER}> hello")
+            await slack.until(lambda: "hello" in " ".join(slack.workspace.screen("C1", root)))
+            slack.refuse_for(20.0, 429, "chat.postEphemeral")
+            await slack.say("C1", "!whoami", thread=root)
+            await slack.until(lambda: ("chat.postEphemeral", "C1") in slack.calls)
+        assert not slack.workspace.ephemeral
+        async with slack_gateway(tmp_path, slack, model):
+            await slack.until(lambda: bool(slack.workspace.ephemeral), seconds=30.0)
+        ((channel, _, person, text),) = slack.workspace.ephemeral
+    assert (channel, person) == ("C1", "U1")
+    assert "You are slack:T1/U1 (member)." in text
+    assert "You are" not in " ".join(slack.workspace.screen("C1", root))
+
+
 async def test_stop_in_a_thread_ends_the_turn_and_names_only_commands_that_work_on_slack(
     tmp_path: Path, slack: SlackServer
 ) -> None:

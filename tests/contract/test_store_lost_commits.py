@@ -30,6 +30,7 @@ from sessions.changes import (
 from sessions.errors import CommitOutcomeUnknown, RecordNotFound, StoreError, StoreUnavailable
 from sessions.records import ApprovalState, InboxState, ItemState, Message, ToolCall
 from sessions.store import schema
+from sessions.store.commit_probe import MAX_WRITERS
 from sessions.store.store import SessionStore
 from sessions.values.clock import SystemClock
 from tests.contract.store_kit import ended, entry, item, opened, question, started
@@ -332,3 +333,66 @@ async def test_a_closed_writer_removes_its_row(
     store = await SessionStore.open(url, clock=SystemClock(), read_only=True)
     assert await store.values("writers") == {}
     await store.close()
+
+
+def writer_rows(connection: sa.Connection) -> set[str]:
+    kept = sa.select(schema.shelves.c.name).where(schema.shelves.c.shelf == "writers")
+    return set(connection.scalars(kept))
+
+
+async def test_the_rows_of_killed_writers_are_bounded(postgres_server: postgres.Server) -> None:
+    """A writer in use is older than all killed ones, and keeps its row by its later commit."""
+    url = postgres_server.database()
+    clock = SystemClock()
+
+    def add_killed(number: int) -> Callable[[sa.Connection], None]:
+        row = {"shelf": "writers", "name": f"killed {number}", "value": "1"}
+        return lambda connection: void(connection.execute(sa.insert(schema.shelves).values(row)))
+
+    in_use = await SessionStore.open(url, clock=clock)
+    try:
+        await in_use.check_writable()
+        (own,) = await in_use.database.read(writer_rows)
+        killed = MAX_WRITERS + 20
+        for number in range(killed):
+            await in_use.database.write(add_killed(number))
+        await in_use.check_writable()
+        other = await SessionStore.open(url, clock=clock)
+        try:
+            await other.check_writable()
+            left = await other.database.read(writer_rows)
+        finally:
+            await other.close()
+    finally:
+        await in_use.close()
+    assert len(left) == MAX_WRITERS
+    assert own in left
+    oldest = {f"killed {number}" for number in range(22)}
+    assert left.isdisjoint(oldest)
+    assert f"killed {killed - 1}" in left
+
+
+async def test_a_writer_whose_row_is_gone_stores_nothing_and_then_gets_another(
+    postgres_server: postgres.Server,
+) -> None:
+    url = postgres_server.database()
+    store = await SessionStore.open(url, clock=SystemClock())
+    other = await SessionStore.open(url, clock=SystemClock())
+    try:
+        await store.check_writable()
+        (row,) = await store.database.read(writer_rows)
+        gone = sa.delete(schema.shelves).where(schema.shelves.c.name == row)
+        await other.database.write(lambda connection: void(connection.execute(gone)))
+        with pytest.raises(StoreError):
+            await store.accept(entry("i1"))
+        assert await store.inbox.get("i1") is None
+        await store.accept(entry("i1"))
+        assert await store.inbox.get("i1")
+        assert row not in await store.database.read(writer_rows)
+    finally:
+        await store.close()
+        await other.close()
+
+
+def void(_: object) -> None:
+    """Discard a result."""

@@ -449,7 +449,7 @@ async def test_unknown_commands_are_distinguished_from_text_with_a_slash(tmp_pat
         await screen.say(CHAT, "/usr/bin is full")
         await screen.shows(CHAT, "echo: /usr/bin is full")
         await screen.say(CHAT, "/help")
-        await screen.shows(CHAT, "/stop [all] · stop the current task")
+        await screen.shows(CHAT, "/stop · stop the current task")
         await screen.say(CHAT, "!status")
         await screen.shows(CHAT, "💤 No active task.")
         await screen.say(CHAT, "/start")

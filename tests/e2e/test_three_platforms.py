@@ -2,7 +2,6 @@
 
 import asyncio
 import re
-import time
 from pathlib import Path
 
 import aiohttp
@@ -62,12 +61,9 @@ async def test_all_three_platforms_answer_and_are_ready(tmp_path: Path) -> None:
     ):
         ann = discord.world.user("Ann")
         allowed = f'["telegram:1001", "discord:{ann["id"]}", "slack:T1/U1"]'
-        began = time.monotonic()
         async with daemon(
             tmp_path, model, telegram, discord, slack, f"access.allow={allowed}"
         ) as running:
-            took = time.monotonic() - began
-            assert took < 10, f"ready after {took:.1f} s"  # 2 s on an idle machine
             assert (await standing(running))["status"] == 200
             telegram.say(1001, "from Telegram")
             direct = discord.world.direct(ann)

@@ -19,6 +19,7 @@ from pathlib import Path
 from tests.mutants import engine
 from tests.mutants.accepted import Key, as_entry, read_accepted
 from tests.mutants.areas import TESTS
+from tests.mutants.confine import can_confine
 from tests.mutants.engine import Outcome
 from tests.mutants.high_risk import judge_high_risk
 from tests.mutants.operators import Mutant, find_mutants
@@ -76,10 +77,17 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--jobs", "-j", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--toml", action="store_true", help="print survivors as entries")
     parser.add_argument("--high-risk", type=Path, help="judge only the mutants of this file")
+    parser.add_argument("--unconfined", action="store_true", help="run without Landlock too")
     options = parser.parse_args(arguments)
     engine.load_libraries()
     if options.high_risk:
         return judge_high_risk(options.high_risk)
+    if not (options.unconfined or can_confine()):
+        _say(
+            "Changed code could write anywhere, because this kernel has no Landlock 3 (Linux 6.2)."
+        )
+        _say("In a machine without anything of value, use --unconfined.")
+        return 2
     chosen = [
         module
         for module in TESTS

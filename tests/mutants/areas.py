@@ -13,6 +13,7 @@ _GATE = (f"{UNIT}/agent/test_gate.py", f"{UNIT}/agent/test_nested_arguments.py")
 _REDACTION = (
     f"{UNIT}/gateway/test_redact_stream.py",
     f"{UNIT}/gateway/test_redact_drawn.py",
+    f"{UNIT}/gateway/test_redact_growing.py",
     f"{UNIT}/gateway/test_log.py",
     f"{UNIT}/agent/test_masks.py",
 )
@@ -35,7 +36,12 @@ TESTS: dict[str, tuple[str, ...]] = {
         f"{UNIT}/gateway/test_people.py",
     ),
     "gateway/access/claim.py": (f"{UNIT}/gateway/test_cli_run.py",),
-    "gateway/commands/enforcement.py": ("tests/e2e/test_revoked_access.py",),
+    "gateway/access/listing.py": (
+        f"{UNIT}/gateway/test_listing.py",
+        f"{UNIT}/gateway/test_people.py",
+    ),
+    "gateway/commands/lost_access.py": (f"{UNIT}/gateway/test_lost_access.py",),
+    "gateway/commands/enforcement.py": (f"{UNIT}/gateway/test_enforcement.py",),
     "gateway/approvals/broker.py": _APPROVALS,
     "gateway/approvals/rules.py": _APPROVALS,
     "gateway/approvals/wording.py": (f"{UNIT}/gateway/test_approval_rules.py",),
@@ -47,9 +53,11 @@ TESTS: dict[str, tuple[str, ...]] = {
     "agent/tools/batches.py": (f"{UNIT}/agent/test_batches.py", *_CALLS),
     "agent/tools/registry.py": (f"{UNIT}/agent/test_tool_definition.py", *_CALLS),
     "agent/tools/contract.py": (f"{UNIT}/agent/test_tool_definition.py", *_CALLS),
+    "agent/tools/masks.py": (f"{UNIT}/agent/test_masks.py",),
     "agent/tools/run.py": (f"{UNIT}/agent/test_tool_definition.py", *_CALLS),
     "gateway/observe/redact.py": _REDACTION,
     "gateway/observe/redact_drawn.py": _REDACTION,
+    "gateway/observe/redact_growing.py": _REDACTION,
     "gateway/observe/redact_stream.py": _REDACTION,
     "sessions/conversation/machine.py": _MACHINE,
     "sessions/conversation/transition.py": _MACHINE,

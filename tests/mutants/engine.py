@@ -14,6 +14,7 @@ import importlib
 import importlib.abc
 import importlib.machinery
 import importlib.util
+import inspect
 import itertools
 import json
 import mmap
@@ -34,6 +35,7 @@ import coverage
 import hypothesis
 import pytest
 
+from tests.mutants.confine import can_confine, confine_writes
 from tests.mutants.operators import Mutant, called_during_import, find_mutants
 
 ROOT = Path(__file__).parents[2]
@@ -66,16 +68,20 @@ class Baseline:
     reached: dict[str, list[str]] = field(default_factory=dict)  # tests by module:line
     failed: list[str] = field(default_factory=list)
 
-    def tests_of(self, mutant: Mutant) -> set[str]:
-        """Return the tests that reach the changed lines, or if there are none the function.
+    def tests_of(self, mutant: Mutant, *, is_coroutine: bool) -> dict[str, bool]:
+        """Return the tests that may notice, each with True if it reaches the changed lines.
 
-        Lines of a coroutine behind an exception from an `await` are sometimes not measured.
+        Lines of a coroutine behind an exception from an `await` are sometimes not measured. There
+        all tests of the function count, and elsewhere if none reaches the changed lines.
         """
-        for lines in (mutant.lines, mutant.function_lines):
-            keys = (f"{mutant.module}:{line}" for line in lines)
-            if found := {name for key in keys for name in self.reached.get(key, ())}:
-                return found
-        return set()
+        direct = self._tests_at(mutant, mutant.lines)
+        if direct and not is_coroutine:
+            return dict.fromkeys(direct, True)
+        return {name: name in direct for name in self._tests_at(mutant, mutant.function_lines)}
+
+    def _tests_at(self, mutant: Mutant, lines: range) -> set[str]:
+        keys = (f"{mutant.module}:{line}" for line in lines)
+        return {name for key in keys for name in self.reached.get(key, ())}
 
 
 def load_libraries() -> None:
@@ -127,7 +133,10 @@ def judge(work: Callable[[], int], seconds: float) -> Outcome:
 
 
 def _run_pytest(tests: Iterable[str], plugin: object, folder: str) -> int:
-    """Run pytest in this process, without cache and output."""
+    """Run pytest in this process, without cache and output; it can write in the folder only."""
+    os.environ["TMPDIR"] = tempfile.tempdir = folder  # noqa: TID251 - the tests read it
+    if can_confine():
+        confine_writes(Path(folder))
     null = os.open(os.devnull, os.O_RDWR)
     for stream in (1, 2):
         os.dup2(null, stream)
@@ -169,6 +178,7 @@ class CollectedTests:
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Run the tests for the unchanged modules, then for each mutant."""
+        self._report({"libraries": _imported_libraries()})
         baseline = _measure(session, {case.mutant.module for case in self._cases})
         if baseline.failed:
             self._report({"failed": baseline.failed})
@@ -185,16 +195,23 @@ class CollectedTests:
             if function is None or function.__code__.co_freevars != code.co_freevars:
                 self._report({"number": number, "outcome": None})
                 continue
-            names = baseline.tests_of(case.mutant)
+            is_coroutine = bool(code.co_flags & inspect.CO_COROUTINE)
+            names = baseline.tests_of(case.mutant, is_coroutine=is_coroutine)
             items = [
                 item
                 for item in session.items
                 if case.test in {"", item.nodeid.partition("[")[0]} and item.nodeid in names
             ]
             # Tests that are fast, or have noticed many mutants, come first.
-            items.sort(key=lambda item: baseline.seconds[item.nodeid] / (1 + noticed[item.nodeid]))
+            items.sort(
+                key=lambda item: (
+                    not names[item.nodeid],
+                    baseline.seconds[item.nodeid] / (1 + noticed[item.nodeid]),
+                )
+            )
             seconds = 4 + 3 * sum(baseline.seconds[item.nodeid] for item in items)
-            work = functools.partial(_run_mutant, session, items, (function, code), failed)
+            times = [baseline.seconds[item.nodeid] for item in items]
+            work = functools.partial(_run_mutant, session, items, times, (function, code), failed)
             outcome = judge(work, seconds) if items else Outcome.SURVIVED
             if outcome is Outcome.KILLED:
                 noticed[items[int.from_bytes(failed[:4])].nodeid] += 1
@@ -205,18 +222,35 @@ class CollectedTests:
 def _run_mutant(
     session: pytest.Session,
     items: Sequence[pytest.Item],
+    times: Sequence[float],
     change: tuple[types.FunctionType, types.CodeType],
     failed: mmap.mmap,
 ) -> int:
-    """Replace the code of a function and run tests until one fails; return 1 if one did."""
+    """Replace the code of a function and run tests until one fails; return 1 if one did.
+
+    `times` has the seconds of each test without a mutant. A test that takes far longer has noticed.
+    """
     function, code = change
     function.__code__ = code
     for position, (item, following) in enumerate(itertools.zip_longest(items, items[1:])):
         failed[:4] = position.to_bytes(4)
+        _limit_time(item, times[position])
         _run_item(item, following)
         if session.testsfailed:
             return 1
     return 0
+
+
+def _limit_time(item: pytest.Item, seconds: float) -> None:
+    """Limit the CPU time and the wait of the next test; the process may have used any time before.
+
+    The longer limit of real time is for a busy machine.
+    """
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    _, hard = resource.getrlimit(resource.RLIMIT_CPU)
+    soft = int(used.ru_utime + used.ru_stime + 3 + 5 * seconds)
+    resource.setrlimit(resource.RLIMIT_CPU, (min(soft, hard), hard))
+    item.add_marker(pytest.mark.timeout(20 + 20 * seconds), append=False)
 
 
 def _measure(session: pytest.Session, modules: Iterable[str]) -> Baseline:
@@ -334,6 +368,10 @@ def judge_import(mutant: Mutant, tree: ast.Module, tests: Iterable[str]) -> Outc
 
         def work() -> int:
             sys.meta_path.insert(0, _MutantFinder(mutant.module, code))
+            try:
+                importlib.import_module(_dotted(mutant.module))
+            except Exception:  # noqa: BLE001 - a mutant may raise anything, and no test would run
+                return 1
             return _run_pytest(tests, _ImportedTests(), folder)
 
         return judge(work, _IMPORT_SECONDS)
@@ -397,9 +435,25 @@ def judge_cases(
     for message in _reports_of(cases, tests):
         if "failed" in message:
             raise BrokenTests(message["failed"])
+        if "libraries" in message:
+            _import_libraries(message["libraries"])
+            continue
         name = message["outcome"]
         outcome = None if name is None else Outcome[name]
         yield cases[message["number"]], outcome, message.get("tests", 0)
+
+
+def _imported_libraries() -> list[str]:
+    """Return the imported modules that are not part of this project."""
+    own = {folder.name for folder in ROOT.iterdir()} | {"conftest"}
+    return [name for name in sys.modules if name.partition(".")[0] not in own]
+
+
+def _import_libraries(names: Iterable[str]) -> None:
+    """Import the libraries of the tests, so that the forks which import a mutant need not."""
+    for name in names:
+        with contextlib.suppress(Exception):  # some cannot be imported by this name
+            importlib.import_module(name)
 
 
 def _reports_of(cases: Sequence[Case], tests: Iterable[str]) -> Iterator[dict[str, Any]]:

@@ -14,6 +14,7 @@ from agent.tools.mcp.link import McpConnection
 from agent.tools.mcp.memory import ToolMemory
 from agent.tools.mcp.names import ToolSource, assign_names
 from sessions.values.clock import Clock
+from sessions.values.tasks import start_task
 
 _START_SECONDS = 5.0  # longest delay of the start by slow servers
 _EMOJI = "🔌"
@@ -31,9 +32,8 @@ class _ConnectionTasks(asyncio.TaskGroup):
 
     def keep_connected(self, connection: McpConnection) -> None:
         """Keep a server connected until the end of the block."""
-        self._connection_tasks.append(
-            (connection, self.create_task(connection.run(), name=f"mcp {connection.name}"))
-        )
+        if task := start_task(self, connection.run(), name=f"mcp {connection.name}"):
+            self._connection_tasks.append((connection, task))
 
     async def __aexit__(
         self,

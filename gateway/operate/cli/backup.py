@@ -32,6 +32,7 @@ from gateway.operate.cli.common import (
     translate_store_errors,
 )
 from gateway.operate.cli.db import RESTORE_HINT, DatabaseDamaged
+from gateway.operate.cli.found_config import confirm_found_store
 from gateway.operate.cli.progress import show_progress
 from gateway.process.lock import hold_state_folder
 from sessions.store.after_restore import ClosedWork
@@ -59,6 +60,7 @@ def backup(
         msg = "--json needs a FILE, because the backup itself goes to standard output."
         raise click.UsageError(msg)
     loaded = load_settings(options)
+    confirm_found_store(options)
     if not loaded.home.is_dir():
         msg = f"There is nothing to back up: the state folder {loaded.home} does not exist."
         raise CannotStart(msg)
@@ -121,6 +123,7 @@ def backup(
 def restore(options: ConfigOptions, file: Path, *, yes: bool, moved: bool, as_json: bool) -> None:
     """See the help."""
     loaded = load_settings(options)
+    confirm_found_store(options)
     with hold_state_folder(loaded.home, store_url=store_url(loaded)):
         now = SystemClock().now()
         with translate_store_errors(), show_progress() as progress:

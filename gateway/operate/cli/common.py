@@ -28,6 +28,7 @@ from gateway.config.loader import (
     state_folder,
 )
 from gateway.errors import CannotStart, ConfigError
+from gateway.operate.cli.found_config import confirm_found_store
 from gateway.process.control_socket import NotRunning, send_request, socket_path
 from platforms.core.registry import load_specs
 from sessions.errors import StoreError, StoreTooNew
@@ -112,6 +113,7 @@ def read_store(
 ) -> Result:
     """Open the store read-only and return the result of `read`; works while a daemon runs."""
     loaded = load_settings(options)
+    confirm_found_store(options)
 
     async def reading() -> Result:
         async with open_store(loaded, read_only=True) as store:

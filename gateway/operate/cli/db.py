@@ -18,6 +18,7 @@ from gateway.operate.cli.common import (
     store_url,
     translate_store_errors,
 )
+from gateway.operate.cli.found_config import confirm_found_store
 from gateway.operate.cli.progress import show_progress
 from gateway.process.lock import hold_state_folder
 from sessions.store import prepare
@@ -48,6 +49,7 @@ def db() -> None:
 def upgrade(options: ConfigOptions, *, no_backup: bool, as_json: bool) -> None:
     """Upgrade the database (as `run` does at every start), and release unused space."""
     loaded = load_settings(options)
+    confirm_found_store(options)
     where = parse_url(store_url(loaded))
     with (
         hold_state_folder(loaded.home, store_url=store_url(loaded)),

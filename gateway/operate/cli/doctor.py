@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from gateway.config.loader import ConfigOptions, read_environment
 from gateway.observe.redact import Redactor, find_secrets
 from gateway.operate.cli.common import config_options, json_option, print_json
-from gateway.operate.cli.found_config import confirm_found_config
+from gateway.operate.cli.found_config import confirm_found_config, confirm_found_store
 from gateway.operate.cli.service import ServiceContext, unit_text
 from gateway.operate.doctor.checks import all_checks
 from gateway.operate.doctor.context import DoctorContext, collect_context
@@ -57,7 +57,9 @@ def doctor(
     logging.getLogger().addHandler(logging.NullHandler())  # the findings are the output
     if sys.stderr.isatty() and not (as_json or offline):
         click.echo(_START_MESSAGE, err=True)
-    if not offline:
+    if offline:
+        confirm_found_store(options)
+    else:
         confirm_found_config(options)
     context, groups = asyncio.run(_run_doctor(options, fix=fix, offline=offline))
     if as_json:

@@ -48,6 +48,17 @@ def confirm_found_config(options: ConfigOptions) -> None:
     _write_used(record, {**used, str(found.path): found.digest})
 
 
+def confirm_found_store(options: ConfigOptions) -> None:
+    """Ask before a database is opened that a file of the current folder names.
+
+    A command that opens the database and does nothing else of the file needs no other yes. See
+    `confirm_found_config`.
+    """
+    found = _find_file(options, read_environment())
+    if found and any(name.startswith("store.") for name in found.settings):
+        confirm_found_config(options)
+
+
 def remember_found_config(options: ConfigOptions) -> None:
     """Do not ask about the present content, because a confirmed file was changed by a command."""
     environ = read_environment()

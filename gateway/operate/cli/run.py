@@ -79,7 +79,9 @@ def tune_garbage_collector() -> None:
 def run(options: ConfigOptions, *, check: bool) -> None:
     """See the help."""
     if check:
-        asyncio.run(_check_can_start(load(options, read_environment(), load_specs())))
+        loaded = load(options, read_environment(), load_specs())
+        confirm_found_config(options)
+        asyncio.run(_check_can_start(loaded))
         click.echo("Holdfast can start.")
         return
     loaded = load(options, read_environment(), load_specs())

@@ -24,7 +24,7 @@ from tests.fakes.quick_time import TimerClock
 
 PATIENCE = 5.0
 MENU = (
-    MenuEntry("stop", "stop what is running", "[all]"),
+    MenuEntry("stop", "stop what is running", admin_args="[all]"),
     MenuEntry("btw", "ask something on the side", "TEXT"),
     MenuEntry("status", "show what is running", private=True),
 )

@@ -1,5 +1,6 @@
 """Secrets that the model cannot see stay in the files that it changes."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -34,6 +35,7 @@ SECRETS = [
     f"://x:{KEY}@h",
     "123456789:AAF-abcdefghij0123456789ABCDEFGHIJ",
 ]
+PLAIN = "see ***secret-abcdefghij\n"  # a placeholder as text
 REDACTOR = Redactor([Secret(OWN), Secret("secret-")])
 TEXT = f"# one\nKEY={KEY}\nCOLOUR=red\nTOKEN={OTHER}\n{PEM}\nlast\n"
 
@@ -219,6 +221,10 @@ def test_a_placeholder_that_the_file_contains_as_text_stays() -> None:
     assert restore_secrets("f", f"{text}more", shown(text)) == f"{text}more"
 
 
+def test_stars_replace_a_placeholder_that_the_file_contains_as_text() -> None:
+    assert restore_secrets("f", "look ***\n", Redactor().mask(PLAIN)) == "look ***\n"
+
+
 def test_a_file_with_a_secret_and_its_placeholder_as_text_is_refused() -> None:
     text = f"see {name_of(KEY)}\nKEY={KEY}\n"
     with pytest.raises(ToolError, match="as text as well"):
@@ -247,6 +253,23 @@ def test_a_part_of_a_placeholder_cannot_be_replaced(old: str, new: str) -> None:
 def test_an_edit_cannot_change_the_hidden_characters() -> None:
     text = f"a1b2\nKEY={KEY}\n"
     assert replace_masked("f", shown(text), "a1b2", "c3", 1) == f"c3\nKEY={KEY}\n"
+
+
+def test_the_refusal_of_a_broken_placeholder_shows_a_whole_one() -> None:
+    example = min(shown().secrets)
+    with pytest.raises(ToolError, match=rf"such as {re.escape(example)}\.$"):
+        replace_masked("f", shown(), "***", "", shown().text.count("***"))
+
+
+def test_a_part_of_a_placeholder_without_a_secret_cannot_be_replaced_either() -> None:
+    with pytest.raises(ToolError, match=r"whole, such as \*\*\*secret-…"):
+        replace_masked("f", Redactor().mask(PLAIN), "***", "", 1)
+
+
+def test_an_edit_cannot_bring_a_secret_from_another_file() -> None:
+    masked = shown("COLOUR=red\n")
+    with pytest.raises(ToolError, match="hidden from you, and f does not contain it now"):
+        replace_masked("f", masked, "red", name_of(KEY), 1)
 
 
 # --- the tools -----------------------------------------------------------------------------------

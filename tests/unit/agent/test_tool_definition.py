@@ -56,6 +56,7 @@ def test_a_tool_that_says_nothing_about_itself_asks_and_runs_alone() -> None:
     assert far.must_ask
     assert not far.parallel
     assert (far.label, far.touches, far.grows, far.family) == ("", "", "", "")
+    assert far.change == ""
     assert (far.timeout, far.check) == (None, None)
 
 

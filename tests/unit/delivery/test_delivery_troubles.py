@@ -1,6 +1,8 @@
 """Delivery when platforms and stores fail."""
 
 import asyncio
+import contextlib
+import gc
 
 from gateway.delivery.outbox import Delivery, LiveItem
 from gateway.delivery.view import DUPLICATE_MARK
@@ -483,3 +485,28 @@ async def test_a_retry_after_that_cannot_be_stored_is_still_honoured(
         await delivery.flush(100)
     assert platform.screen(CHAT) == ["Answer"]
     assert platform.violations() == []
+
+
+@simulated
+async def test_an_item_that_arrives_while_the_delivery_ends_stays_queued(
+    world: World, store: Store
+) -> None:
+    platform, refused = Platform(clock=world), list[Exception]()
+
+    def end(*_: object) -> None:
+        world.call_soon(world.call_soon, enqueue)  # after the task group has seen the failure
+        raise KeyError
+
+    def enqueue() -> None:
+        try:
+            delivery.enqueue([item("a_2", "Late", chat="2")])
+        except RuntimeError as error:
+            refused.append(error)
+
+    with contextlib.suppress(ExceptionGroup):
+        async with running(store, platform, on_delivered=end) as delivery:
+            await put(store, delivery, item("a_1", "Hello"))
+            await asyncio.Event().wait()
+    assert platform.screen(CHAT) == ["Hello"]
+    assert refused == []
+    gc.collect()  # a coroutine that is never awaited would be reported here

@@ -5,9 +5,11 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from gateway.delivery.long_text import FILE_NAME, IN_FILE, STILL_WRITING, encode_file
+from gateway.delivery.view import read_body, write_body
 from platforms.core.contract import Live, Post, Repeat, Upload
 from platforms.core.errors import Unavailable
 from sessions.records import ItemState
@@ -61,6 +63,21 @@ async def test_a_text_of_more_messages_than_allowed_is_also_sent_as_a_file(
         assert upload.name == FILE_NAME
         assert content(upload) == WORDS
         assert chat.violations() == []
+
+
+@simulated
+async def test_a_long_private_answer_is_not_sent_as_a_file_that_all_can_see(
+    world: World, store: Store
+) -> None:
+    chat = platform(world)
+    long = item("n_1", WORDS, kind="notice")
+    body = msgspec.structs.replace(read_body(long), only_for="1001")
+    async with running(store, chat) as delivery:
+        await put(store, delivery, msgspec.structs.replace(long, body=write_body(body)))
+        assert await delivery.wait_sent("n_1") is ItemState.SENT
+    assert set(kinds(chat)) == {"Post"}
+    assert {op.only_for for op in chat.ops if isinstance(op, Post)} == {"1001"}
+    assert "\n\n".join(chat.screen(CHAT)) == WORDS.rstrip()
 
 
 @simulated

@@ -61,6 +61,22 @@ async def test_an_urgent_notice_is_sent_although_the_budget_is_used_up(
 
 
 @simulated
+async def test_an_urgent_notice_goes_right_after_a_retry_after(world: World, store: Store) -> None:
+    platform = Platform(clock=world, live=Live.EDIT, burst=5, per_second=1 / 3)
+    platform.fail(memory.rate_limited(2.0), Post, times=3)
+    async with running(store, platform) as delivery:
+        await put(store, delivery, item("a_1", "Answer"), item("a_2", "Another"))
+        await until(lambda: platform.screen(CHAT) == ["Answer"])
+        began = world.monotonic()
+        await put(store, delivery, item("n_1", "Stopped.", kind="notice", urgent=True))
+        await delivery.wait_sent("n_1")
+        assert world.monotonic() - began < 0.3
+        await delivery.flush(100)
+    assert platform.screen(CHAT) == ["Answer", "Stopped.", "Another"]
+    assert platform.violations() == []
+
+
+@simulated
 async def test_urgent_and_other_ops_share_one_budget(world: World, store: Store) -> None:
     platform = Platform(clock=world, repeat=Repeat.MARK, burst=1, per_second=1.0)
     async with running(store, platform) as delivery:

@@ -129,12 +129,14 @@ def test_after_a_429_all_chats_together_stay_within_the_account_budget(
     account = AccountBudget(burst, per_second, 0.0)
     account.on_rate_limited(0.0)
     chats = _chats(6, account)
-    now, moments = 0.0, []
+    now, urgent, others = 0.0, list[float](), list[float]()
     for chat, weight, later in asked:
         now += later
         if chats[chat].ready_at(weight, now) <= now:
+            moments = urgent if weight is OpPriority.URGENT else others
             moments.append(chats[chat].take(now, weight))
-    _assert_within(sorted(moments), burst, per_second)
+    _assert_within(sorted(others), burst, per_second)
+    _assert_within(urgent, burst, per_second)  # they do not wait for the others
 
 
 def test_chats_take_turns_with_live_updates_and_use_the_account_budget() -> None:
@@ -250,9 +252,9 @@ def test_final_ops_precede_live_updates_and_those_precede_trivial_ops() -> None:
 
 def _sustained(pace: Pace, start: float) -> float:
     """Return the seconds between ops after the burst."""
-    while pace.ready_at(OpPriority.URGENT, start) <= start:
+    while pace.ready_at(OpPriority.FINAL, start) <= start:
         pace.take(start)
-    return pace.ready_at(OpPriority.URGENT, start) - start
+    return pace.ready_at(OpPriority.FINAL, start) - start
 
 
 def test_a_429_halves_the_pace_which_recovers_slowly() -> None:
@@ -291,3 +293,56 @@ def test_a_stopped_or_reversed_clock_adds_no_budget() -> None:
     pace.take(10.0)
     assert pace.ready_at(OpPriority.URGENT, 5.0) >= 6.0
     assert pace.ready_at(OpPriority.URGENT, 10.5) == 11.0
+
+
+# --- urgent ops -----------------------------------------------------------------------------------
+
+
+def test_an_urgent_op_does_not_queue_behind_the_answers_of_other_chats_after_a_429() -> None:
+    stopped, *others = _chats(200, AccountBudget(3, 26.0, 0.0))
+    others[0].on_rate_limited(0.0, 1.0)
+    assert max(chat.take(2.0) for chat in others) > 9.0
+    assert stopped.ready_at(OpPriority.URGENT, 2.0) == 2.0
+    assert stopped.take(2.0, OpPriority.URGENT) == 2.0
+    assert others[0].take(2.0) > 9.4  # the urgent op is counted
+
+
+def test_an_urgent_op_does_not_pause_after_live_updates() -> None:
+    stopped, live = _chats(2, AccountBudget(3, 26.0, 0.0))
+    while live.ready_at(OpPriority.COSMETIC, 0.0) <= 0.0:
+        live.take(0.0, OpPriority.COSMETIC)
+    live.take(0.0)
+    live.take(0.0)
+    assert live.take(0.0) > 0.0
+    assert stopped.take(0.0, OpPriority.URGENT) == 0.0
+
+
+def test_after_a_429_urgent_ops_stay_within_the_account_budget_among_themselves() -> None:
+    chats = _chats(50, AccountBudget(3, 10.0, 0.0))
+    chats[0].on_rate_limited(0.0, 1.0)
+    moments = [chat.take(5.0, OpPriority.URGENT) for chat in chats]
+    _assert_within(moments, 3, 10.0)
+
+
+@pytest.mark.parametrize(("burst", "per_second"), [(5, 1.0), (5, 20 / 60), (10, 1.0)])
+def test_an_urgent_op_goes_right_after_a_retry_after_and_a_final_op(
+    burst: int, per_second: float
+) -> None:
+    pace = Pace(burst, per_second, 0.0)
+    for now in (0.0, 1.0, 2.0):
+        pace.on_rate_limited(now, 1.0)
+    for priority in OpPriority:
+        assert pace.ready_at(priority, 2.5) == 3.0
+    assert pace.ready_at(OpPriority.FINAL, 3.0) == 3.0
+    pace.take(3.0)
+    assert pace.ready_at(OpPriority.FINAL, 3.0) > 4.0
+    assert pace.ready_at(OpPriority.URGENT, 3.0) == 3.0
+
+
+def test_one_op_of_the_minute_is_reserved_for_an_urgent_one() -> None:
+    pace = Pace(100, 100.0, 0.0, per_minute=20)
+    while pace.ready_at(OpPriority.FINAL, 0.0) <= 0.0:
+        pace.take(0.0)
+    assert pace.ready_at(OpPriority.URGENT, 0.0) == 0.0
+    pace.take(0.0, OpPriority.URGENT)
+    assert pace.ready_at(OpPriority.URGENT, 0.0) == 61.0

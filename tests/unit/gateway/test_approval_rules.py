@@ -274,6 +274,11 @@ def test_a_request_shows_the_call_itself() -> None:
     }
     later = msgspec.structs.replace(A, asked_at=60_000, expires_at=1_860_000)
     assert notice_fields(later, NoticeId.ASK)["min"] == 30
+    assert notice_fields(A, NoticeId.ASK, change="it `deletes`\n\u202e now") == {
+        **asked,
+        "person": "",
+        "change": "\n🛠 Its server has changed this tool:\n```text\nit `deletes`\n\\u202e now\n```",
+    }
     assert notice_fields(A, NoticeId.ASK_ADMIN) == asked
     assert notice_fields(A, NoticeId.ASK_DENIED) == {**call, "by": "", "reason": ""}
     assert notice_fields(A, NoticeId.ASK_OVER) == call
@@ -287,6 +292,7 @@ def test_a_request_shows_the_call_itself() -> None:
         pytest.param('"\u202eabc"', '"\\u202eabc"', id="characters that reverse text"),
         pytest.param('"a\u200bb"', '"a\\u200bb"', id="zero-width characters"),
         pytest.param('"\U000e0041"', '"\\udb40\\udc41"', id="hidden characters beyond 16 bits"),
+        pytest.param('{"a":"\ud800"}', '{"a":"\\ud800"}', id="an unpaired surrogate"),
         pytest.param('"```"', '"\\u0060\\u0060\\u0060"', id="the end of a block"),
         pytest.param('"ü 漢 `x`"', '"ü 漢 `x`"', id="ordinary text"),
     ],

@@ -3,7 +3,8 @@
 import asyncio
 import contextlib
 import errno
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -40,8 +41,11 @@ from sessions.store.store import SessionStore
 from sessions.values.ids import Ids
 from sessions.values.item_ids import question_id
 from sessions.values.notices import NoticeId
+from sessions.values.tasks import start_task
 from tests.fakes.memory import MemoryAdapter, VisibleMessage
 from tests.fakes.set_clock import SetClock
+
+pytestmark = pytest.mark.quick
 
 PATIENCE = 5.0
 HALF_AN_HOUR = 1_800_000
@@ -236,9 +240,9 @@ async def approval_kit(
     *,
     admins: tuple[str, ...] = (CHIEF,),
     mode: Literal["ask", "never"] = "ask",
-    wait: float = HALF_AN_HOUR / 1000,
+    wait: float | None = None,
     clock: SetClock | None = None,
-    tasks: Callable[[object], object] | None = None,
+    tasks: Callable[[Coroutine[Any, Any, None]], object] | None = None,
 ) -> AsyncIterator[ApprovalKit]:
     """Open an `ApprovalKit`; pending requests are cancelled at the end, as by a crash."""
     clock, screen = clock or SetClock(), screen or Screen()
@@ -264,6 +268,9 @@ async def approval_kit(
     def capabilities(place: Address) -> Capabilities | None:
         return screen.capabilities if place.platform == "memory" else None
 
+    settings = ApprovalSettings(mode=lambda: mode)
+    if wait is not None:
+        settings = msgspec.structs.replace(settings, timeout_seconds=wait)
     ids, people = Ids(clock), People(store, clock, AccessSettings(admins=admins))
     await people.load()
     made.delivery = Delivery(store, clock, home / "outgoing" / "sent")
@@ -275,9 +282,9 @@ async def approval_kit(
         ids,
         made.delivery,
         people,
-        settings=ApprovalSettings(mode=lambda: mode, timeout_seconds=wait),
+        settings=settings,
         capabilities=capabilities,
-        create_task=tasks or made.own,
+        start_task=tasks or made.own,
     )
     made.approvals._waiters = made.waiting
     made.delivery.on_connected("memory")
@@ -455,6 +462,13 @@ async def test_short_arguments_and_chats_without_files_have_no_file(
         assert not _uploads(kit.screen)
 
 
+async def test_long_arguments_without_a_place_for_files_mention_no_file(tmp_path: Path) -> None:
+    async with approval_kit(tmp_path, Screen(files=10**6)) as kit:
+        kit.begins(NET, call_of("x" * 5000))
+        shown = await kit.screen.one("1", "May I use", "characters are not shown")
+        assert "attached" not in shown.text
+
+
 async def test_without_disk_space_a_request_is_shown_without_its_file(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -545,8 +559,8 @@ async def test_a_long_reason_is_cut(tmp_path: Path) -> None:
     async with approval_kit(tmp_path) as kit:
         task = kit.asks(NET)
         await kit.asked()
-        await kit.says(NO, "no " * 1000)
-        assert len(await said(task) or "") < 600
+        await kit.says(NO, "no" * 1000)
+        assert await said(task) == f"denied by memory:1: {'no' * 250}"
 
 
 async def test_a_request_without_an_answer_expires_and_the_call_does_not_run(
@@ -558,7 +572,9 @@ async def test_a_request_without_an_answer_expires_and_the_call_does_not_run(
         assert await said(task) == (
             "it needs a person's approval, and the question was not answered within the time there was."
         )
-        assert await kit.state(asked.id) is ApprovalState.EXPIRED
+        stored = await kit.store.approvals.get(asked.id)
+        assert stored
+        assert (stored.state, stored.answered_by) == (ApprovalState.EXPIRED, "")
         for chat in ("1", "9"):
             assert (await kit.screen.one(chat, "⌛ No answer in time")).buttons == ()
         assert await kit.presses(asked.id, YES, person=CHIEF, admin=True) == LATE
@@ -773,24 +789,48 @@ async def test_an_interrupted_turn_keeps_its_request(tmp_path: Path, state: Turn
         assert await kit.state(asked.id) is ApprovalState.OPEN
 
 
-async def test_a_permission_of_a_stopped_turn_does_not_count_later(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("answered", "kept"),
+    [
+        pytest.param(ApprovalState.ALLOWED, ApprovalState.USED, id="a permission"),
+        pytest.param(ApprovalState.DENIED, ApprovalState.DENIED, id="a denial"),
+    ],
+)
+async def test_a_permission_of_a_stopped_turn_does_not_count_later(
+    tmp_path: Path,
+    answered: ApprovalState,
+    kept: ApprovalState,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async with approval_kit(tmp_path) as kit:
         task = kit.asks(NET)
         asked = await kit.asked()
         now = kit.clock.now()
-        await kit.store.apply(
-            AnswerApproval(id=asked.id, state=ApprovalState.ALLOWED, by=ANN, at=now)
-        )
+        await kit.store.apply(AnswerApproval(id=asked.id, state=answered, by=ANN, at=now))
         await cut(kit, task, TurnState.STOPPED)
-        assert await kit.state(asked.id) is ApprovalState.USED
+        assert await kit.state(asked.id) is kept
+    assert "stays open" not in caplog.text
 
 
-async def test_a_stop_before_the_request_is_stored_leaves_no_open_request(tmp_path: Path) -> None:
+async def test_a_stop_while_the_request_is_stored_leaves_no_open_request(tmp_path: Path) -> None:
     async with approval_kit(tmp_path) as kit:
         task = kit.asks()
         await kit.waited()
         await cut(kit, task, TurnState.STOPPED)
         assert await kit.store.approvals.open() == ()
+
+
+async def test_a_stop_before_the_request_is_stored_leaves_no_request(tmp_path: Path) -> None:
+    async def hang(item: OutboxItem, _name: str, _text: str) -> OutboxItem:
+        await asyncio.Event().wait()
+        return item
+
+    async with approval_kit(tmp_path, Screen(files=10**6)) as kit:
+        kit.approvals._attach_text = hang
+        task = kit.asks(NET, call_of("x" * 5000))
+        id_ = await kit.waited()
+        await cut(kit, task, TurnState.STOPPED)
+        assert await kit.store.approvals.get(id_) is None
 
 
 async def test_a_store_error_in_the_background_is_only_logged(
@@ -817,10 +857,9 @@ class Broken:
 
 
 async def test_background_work_is_dropped_while_the_process_stops(tmp_path: Path) -> None:
-    def none_left(_: object) -> object:
-        raise RuntimeError
-
-    async with approval_kit(tmp_path, tasks=none_left) as kit:
+    async with asyncio.TaskGroup() as ended:
+        pass
+    async with approval_kit(tmp_path, tasks=partial(start_task, ended)) as kit:
         task = kit.asks()
         asked = await kit.asked()
         task.cancel()
@@ -1034,11 +1073,14 @@ class Held:
         return held
 
 
-async def test_an_answer_for_an_ended_turn_changes_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("state", [TurnState.DONE, TurnState.FAILED, TurnState.STOPPED])
+async def test_an_answer_for_an_ended_turn_changes_nothing(
+    tmp_path: Path, state: TurnState
+) -> None:
     screen, clock = Screen(), SetClock()
     id_ = await asked_and_crashed(tmp_path, screen, clock)
     async with approval_kit(tmp_path, screen, clock=clock) as kit:
-        await kit.ends(TurnState.STOPPED)
+        await kit.ends(state)
         assert await kit.says(YES) == LATE
         assert await kit.state(id_) is ApprovalState.EXPIRED
         await screen.one("1", "⏹ The task has ended")
@@ -1096,6 +1138,7 @@ async def test_a_new_request_is_sent_after_the_old_one_expired(tmp_path: Path) -
 async def test_an_answer_changes_only_the_message_of_its_request(tmp_path: Path) -> None:
     async with approval_kit(tmp_path) as kit:
         await tell(kit, "n_1")
+        await tell(kit, "unknown")  # not in the form of an item's id
         kit.begins(NET, call_of("one"))
         first = await kit.asked()
         kit.begins(NET, call_of("two"))
@@ -1103,10 +1146,36 @@ async def test_an_answer_changes_only_the_message_of_its_request(tmp_path: Path)
         assert await kit.says(YES, approval_code(first.id)) == MAY
         await kit.screen.one("1", '"one"', "✅ Allowed by")
         await kit.delivery.flush(PATIENCE)
-        note, answered, still_open = kit.screen.messages("1")
-        assert (note.text, answered.buttons) == ("a note", ())
+        note, unknown, answered, still_open = kit.screen.messages("1")
+        assert (note.text, unknown.text, answered.buttons) == ("a note", "a note", ())
         assert "May I use" in still_open.text
         assert len(still_open.buttons) == 2
+
+
+async def test_an_answer_in_the_chat_of_an_admin_leaves_the_requests_of_that_admin_open(
+    tmp_path: Path,
+) -> None:
+    async with approval_kit(tmp_path) as kit:
+        kit.others.append(kit.asks(EXEC, call_of("own"), person=CHIEF, chat="9"))
+        await kit.screen.one("9", '"own"')
+        kit.begins(EXEC, call_of("of Ann"))
+        asked = await kit.asked(2)
+        assert await kit.presses(asked.id, YES, person=CHIEF, admin=True) == NoticeReply(
+            NoticeId.ASK_SILENT
+        )
+        await kit.screen.one("1", '"of Ann"', "✅ Allowed by")
+        await kit.screen.one("9", '"of Ann"', "✅ Allowed by")
+        await kit.delivery.flush(PATIENCE)
+        own, answered = kit.screen.messages("9")
+        assert (len(own.buttons), answered.buttons) == (2, ())
+
+
+async def test_a_call_with_half_a_character_is_asked_about(tmp_path: Path) -> None:
+    async with approval_kit(tmp_path) as kit:
+        task = kit.asks(NET, call_of("\ud800"))
+        await kit.asked()
+        assert await kit.says(NO) == MAY_NOT
+        assert await said(task) == "denied by memory:1."
 
 
 async def test_the_request_of_a_person_without_access_is_closed(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from gateway.operate.cli.found_config import (
     confirm_found_config,
     remember_found_config,
 )
+from gateway.process.handover import Handover
 
 OWN, OTHER = 1000, 1001
 FILE = Path("/project/holdfast.toml")
@@ -230,6 +231,51 @@ def test_no_command_starts_the_programs_of_an_unknown_folder(
     if command == "run":
         first = found.stderr.splitlines()[0]
         assert first == f"holdfast: configuration: {tmp_path / 'holdfast.toml'}"
+
+
+OPENS_THE_STORE = [
+    "run --check",
+    "sessions list",
+    "sessions show s1",
+    "why telegram:1001",
+    "db check",
+    "db upgrade",
+    "backup copy.tar.gz",
+    "restore holdfast.toml",
+    "doctor --offline",
+]
+
+
+@pytest.mark.parametrize("command", OPENS_THE_STORE)
+def test_no_command_opens_the_database_that_an_unknown_folder_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "state").mkdir(mode=0o700)
+    (tmp_path / "holdfast.toml").write_text(f'[store]\nurl = "sqlite:///{tmp_path}/other.db"\n')
+    found = _run(tmp_path, *command.split())
+    assert isinstance(found.exception, ConfigError), found.output
+    assert "was not used before, and it sets: store.url. To use" in str(found.exception)
+    assert not (tmp_path / "other.db").exists()
+
+
+def test_a_command_that_only_reads_does_not_ask_about_other_settings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "holdfast.toml").write_text(PROGRAM)
+    found = _run(tmp_path, "sessions", "list")
+    assert "was not used before" not in str(found.exception)
+
+
+def test_the_check_before_a_restart_does_not_ask(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "holdfast.toml").write_text('[model]\nbase_url = "http://127.0.0.1:9/v1"\n')
+    restart = Handover().environment()
+    found = _run(tmp_path, "run", "--check", **restart)
+    assert found.output == "Holdfast can start.\n"
 
 
 def test_a_start_without_a_file_says_so(tmp_path: Path) -> None:

@@ -41,6 +41,9 @@ def _drawn(text: str) -> str:
         "It is o[pen](https://example.org 'or so')sesame.",
         "It is [open][1]sesame.\n\n[1]: https://example.org",
         "It is open[sesame].\n\n[sesame]: https://example.org",
+        "It is [open][1]sesame.\n\n> [1]: https://example.org",
+        "It is [open][1]sesame.\n\n- [1]: https://example.org",
+        "It is [open][1\n2]sesame.\n\n[1\n2]: https://example.org",
         "> It is open**sesame**.",
         "- It is open**sesame**.",
     ],
@@ -50,6 +53,67 @@ def test_a_secret_split_by_markup_is_masked(text: str) -> None:
     for secret in ("opensesame", "open-sesame", _KEY):
         assert secret not in shown
     assert "***" in shown
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        pytest.param("MTk4NjIyNDgzNDcxOTI1MjQ4.GaBcDe.", "x" * 38, id="a token of Discord"),
+        pytest.param("-----BEGIN PRIVATE ", "KEY-----\nMIIEabc", id="a private key"),
+        pytest.param("-----BEGIN ", "PRIVATE KEY-----\nMIIEabc", id="a private key, earlier"),
+    ],
+)
+def test_a_token_split_by_markup_is_masked(before: str, after: str) -> None:
+    shown = _drawn(redact_markdown(f"It is {before}**{after}**", _CLEAN))
+    assert shown == "It is ***"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "open **sesame!**",
+        "**open** sesame!",
+        "_open_ sesame!",
+        "open _sesame!_",
+        "open sesame`!`",
+        "open sesame&#33;",
+        "open [sesame](https://example.org)!",
+        "|open [sesame](https://example.org)!|second|\n|-|-|",
+        "|a|b|\n|-|-|\n|open [sesame](https://example.org)!|second|",
+    ],
+)
+def test_a_secret_of_several_words_split_by_markup_is_masked(text: str) -> None:
+    cleaned = redact_markdown(text, Redactor([Secret("open sesame!")]))
+    assert "sesame" not in cleaned
+    assert "\\*\\*\\*" in cleaned
+
+
+@pytest.mark.parametrize("text", ["_open_-sesame", "open-_sesame_", "__open__-sesame"])
+def test_a_secret_split_by_underscores_is_masked(text: str) -> None:
+    assert redact_markdown(text, _CLEAN) == "\\*\\*\\*"
+
+
+def test_a_percent_encoded_secret_split_by_markup_is_masked() -> None:
+    cleaned = redact_markdown("a%2Fb%2Fcdef%**21g**", Redactor([Secret("a/b/cdef!g")]))
+    assert cleaned == "\\*\\*\\*"
+
+
+@pytest.mark.parametrize(
+    ("text", "possible"),
+    [
+        ("It is opensesame", True),
+        ("It is opens", False),
+        (f"It is {_KEY}", True),
+        ("It is sk-learn", False),
+        ("It is MTk4NjIyNDgzNDcxOTI1MjQ4.GaBcDe." + "x" * 38, True),
+        ("It is a.GaBcDe.x", False),
+        ("-----BEGIN PRIVATE KEY-----\nMIIEabc", True),
+        ("-----BEGIN", False),
+        ("", False),
+    ],
+)
+def test_text_that_cannot_have_had_a_secret_needs_no_drawing(text: str, possible: bool) -> None:
+    assert _CLEAN.may_contain(text, lambda part: part.replace("-", "")) is possible
 
 
 @pytest.mark.parametrize(
@@ -90,6 +154,7 @@ def test_text_without_secrets_is_unchanged(text: str) -> None:
     assert redact_markdown(text, _CLEAN) == text
 
 
+_WORDS = Redactor([Secret("open! sesame")])
 _PIECES = (
     "open",
     "sesame",
@@ -103,6 +168,7 @@ _PIECES = (
     "\\",
     "&#45;",
     " ",
+    "!",
     "\n",
     "[",
     "](x)",
@@ -117,3 +183,8 @@ def test_no_drawn_text_has_the_secret(text: str) -> None:
     shown = _drawn(redact_markdown(text, _CLEAN))
     assert "opensesame" not in shown
     assert "open-sesame" not in shown
+
+
+@given(st.lists(st.sampled_from(_PIECES), max_size=12).map("".join))
+def test_no_drawn_text_has_the_secret_of_several_words(text: str) -> None:
+    assert "open! sesame" not in _drawn(redact_markdown(text, _WORDS))

@@ -103,6 +103,17 @@ def test_no_beginning_of_a_secret_is_shown_of_a_growing_text(secret: str) -> Non
         assert redactor.redact(whole).startswith(text), text
 
 
+@pytest.mark.parametrize("beginning", ["sk-a1b2", OWN[:4], "-----BEGIN RSA PRIV", "1234:"])
+def test_a_secret_at_the_beginning_of_a_growing_text_is_held_back(beginning: str) -> None:
+    assert hold_back(beginning, Redactor([Secret(OWN)])) == ""
+
+
+@pytest.mark.parametrize(("length", "held"), [(20_000, True), (20_001, False)])
+def test_no_more_than_20000_characters_of_a_growing_text_are_held(length: int, held: bool) -> None:
+    key = "-----BEGIN PRIVATE KEY-----\n".ljust(length, "x")
+    assert hold_back(f"word\n{key}", Redactor()) == ("word\n" if held else f"word\n{key}")
+
+
 @pytest.mark.parametrize("text", ["", "word", "Hello, world!", "line\n", "日本語", "a_b(c)"])
 def test_a_growing_text_of_ordinary_words_is_shown_whole(text: str) -> None:
     assert hold_back(text, Redactor([Secret(OWN)])) == text
@@ -121,7 +132,10 @@ def test_only_the_end_of_a_long_text_is_searched(part: str) -> None:
         ("It is sk-a1b2c3d4e5f6", "It is ***"),
         ("It is ghp_a1b2c3d4e5f6", "It is ***"),
         (f"It is {OWN[:12]}", "It is ***"),
+        (f"It is {OWN[:8]}", "It is ***"),
         (f"It is {OWN[:7]}", f"It is {OWN[:7]}"),
+        (OWN[:12], "***"),
+        ("sk-a1b2c3d4e5f6", "***"),
         ("It is sk-a1b2c3d4e5f6, or so", "It is sk-a1b2c3d4e5f6, or so"),
         ("the branch sk-12-fix", "the branch sk-12-fix"),
         ("use sk-learn-and-nothing-else", "use sk-learn-and-nothing-else"),

@@ -62,6 +62,7 @@ def test_relative_script_path_becomes_absolute(
     [
         ("exit 0", ""),
         ('[ "$1 $2" = "run --check" ]', ""),
+        ('[ -n "$HOLDFAST_HANDOVER" ]', ""),
         ('[ -z "$NOTIFY_SOCKET" ] && [ "$KEPT" = yes ]', ""),
         ("echo 'holdfast: http.port is wrong' >&2; exit 78", "http.port is wrong."),
         ("echo 'holdfast: One.' >&2; echo 'holdfast: Two!' >&2; exit 1", "One. Two!"),

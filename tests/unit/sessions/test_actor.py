@@ -4,6 +4,7 @@ import asyncio
 import gc
 from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,6 +26,7 @@ from sessions.conversation.events import (
     StartTask,
     StartWaiting,
     TurnCrashed,
+    TurnEnded,
     UndoTurn,
 )
 from sessions.conversation.expiry import ExpiryPolicy
@@ -281,3 +283,55 @@ async def test_an_event_after_the_end_of_the_task_group_is_refused(store: Sessio
     with pytest.raises(EventNotHandled):
         await handled_state(actor, StartWaiting())
     gc.collect()  # a coroutine that is never awaited would be reported here
+
+
+class StartingHost(RecordingHost):
+    """A host whose turns start."""
+
+    def prepare_turn(self, key: str, start: StartTask) -> PreparedTurn:
+        return PreparedTurn(changes=(), create=lambda _post: UnusedTurn())
+
+
+class UnusedTurn:
+    """A turn that must not run."""
+
+    async def run(self) -> TurnEnded:
+        raise NotImplementedError
+
+    def abort(self, cause: str) -> tuple[Change, ...]:
+        raise NotImplementedError
+
+    def end_after_crash(self, error: Exception) -> TurnEnded:
+        raise NotImplementedError
+
+    def partial_text(self) -> str:
+        raise NotImplementedError
+
+    def steer(self, messages: tuple[Message, ...], reply_to: str) -> None:
+        raise NotImplementedError
+
+
+class GroupWithoutTurns(asyncio.TaskGroup):
+    """A group that begins to end while an actor handles an event."""
+
+    def create_task(self, coro: Any, **options: Any) -> asyncio.Task[Any]:
+        if str(options.get("name")).startswith("turn "):
+            msg = "the group is shutting down"
+            raise RuntimeError(msg)
+        return super().create_task(coro, **options)
+
+
+async def test_a_turn_that_cannot_start_any_more_stays_in_the_journal(
+    store: SessionStore,
+) -> None:
+    await store.accept(_received("i1", InboxState.WAITING, b"web:ann"))
+    host = StartingHost()
+    async with asyncio.timeout(5), GroupWithoutTurns() as tasks:
+        actor = make_actor(store, host, tasks)
+        await handled_state(actor, StartWaiting())
+        with pytest.raises(EventNotHandled):
+            await handled_state(actor, StartWaiting())
+        assert not actor.is_busy
+        assert actor.running_turn is None
+    gc.collect()  # a coroutine that is never awaited would be reported here
+    assert [turn.key for turn in await store.turns.running()] == [KEY]

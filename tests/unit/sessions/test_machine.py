@@ -556,6 +556,46 @@ def test_continue_resumes_the_interrupted_turn_without_a_new_user_row() -> None:
     assert of_kind(StartTask, result)[0].resumed
 
 
+def test_resume_is_refused_while_both_queues_exceed_the_limit() -> None:
+    held = (pending("a"), pending("b"))
+    # The message arrives while the stopped turn still ends, so no session can hold it.
+    state = after(busy(), StopTurn(BY), MessageArrived(pending("c")), limit=2).state
+    result = after(state, ResumeSession(context=BY, session="s_now", held=held), limit=2)
+    assert result.state == state
+    assert result.changes == []
+    (say,) = of_kind(SendNotice, result)
+    assert say.notice is NoticeId.RESUME_FULL
+    assert say.fields == {"held": 2, "waiting": 1, "limit": 2}
+    result = after(state, ResumeSession(context=BY, session="s_now", held=held[:1]), limit=2)
+    assert [p.id for p in result.state.waiting] == ["a", "c"]
+
+
+def test_an_active_session_keeps_its_queue_so_that_a_full_one_can_be_resumed() -> None:
+    state = busy(pending("c"), pending("d"))
+    held = (pending("a"), pending("b"))
+    result = after(state, ResumeSession(context=BY, session="s_1", held=held), limit=2)
+    assert [p.id for p in result.state.waiting] == ["a", "b"]
+    assert notices(result) == ["resumed"]
+
+
+def test_held_messages_over_the_limit_are_refused_with_a_notice() -> None:
+    held = tuple(pending(name) for name in "abcd")
+    event = ResumeSession(context=BY, session="s_1", held=held)
+    result = after(suspended(SessionReason.STOP), event, limit=3)
+    assert [p.id for p in result.state.waiting] == ["b", "c"]  # the first one starts
+    assert SetInbox(ids=("d",), state=InboxState.REFUSED, at=1_000_000) in result.changes
+    refused, resumed = of_kind(SendNotice, result)
+    assert (refused.notice, refused.fields) == (NoticeId.HELD_REFUSED, {"n": 1, "limit": 3})
+    assert (resumed.notice, resumed.fields["n"]) == (NoticeId.RESUMED, 3)
+
+
+def test_retry_refuses_held_messages_over_the_limit() -> None:
+    held = tuple(pending(name) for name in "bcd")
+    result = after(suspended(SessionReason.CRASH), RetryTurn(BY, last_turn(), held), limit=2)
+    assert [p.id for p in result.state.waiting] == ["b", "c"]
+    assert notices(result) == ["held_refused"]
+
+
 def test_retry_repeats_the_interrupted_message_in_its_session() -> None:
     last = last_turn()
     state = suspended(SessionReason.CRASH)

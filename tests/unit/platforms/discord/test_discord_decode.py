@@ -219,6 +219,13 @@ def test_the_command_menu_omits_names_discord_refuses() -> None:
     )
 
 
+def test_the_command_menu_says_which_arguments_are_for_admins() -> None:
+    menu = payloads.command_payloads([MenuEntry("stop", "stop", admin_args="[all]")])
+    assert menu[0]["options"] == [
+        {"type": 3, "name": "text", "description": "[all] (admins)", "required": False}
+    ]
+
+
 def test_the_invite_link_asks_for_no_moderation_rights() -> None:
     link = payloads.invite_link("901")
     permissions = int(link.rpartition("=")[2])

@@ -239,6 +239,46 @@ async def test_a_press_of_an_undecided_person_is_acknowledged_and_kept(
     assert (press.action, press.sender.memberships) == ("yes:1", (f"{TEAM}/*",))
 
 
+@pytest.mark.parametrize("restarted", [False, True])
+async def test_a_command_of_an_undecided_person_is_acknowledged_and_kept(
+    slack: SlackServer, inbox: Gateway, *, restarted: bool
+) -> None:
+    shelf = MemoryShelf()
+    inbox.members_only = True
+    slack.refuse_for(3600, 500, "users.info")
+    async with running(adapter_for(slack, shelf=shelf), inbox):
+        await slack.command("D1", "btw what time is it")
+        assert slack.pending == 0
+        assert inbox.undecided
+        assert inbox.events == []
+        if not restarted:
+            slack.refuse_for(0, 500, "users.info")
+            await inbox.until(lambda: len(inbox.events) == 1)
+    if restarted:
+        slack.refuse_for(0, 500, "users.info")
+    async with running(adapter_for(slack, shelf=shelf), inbox):
+        await inbox.until(lambda: len(inbox.events) == 1)
+        await slack.say("D1", "and then")
+    assert inbox.said == ["/btw what time is it", "and then"]
+    assert inbox.message().sender.memberships == (f"{TEAM}/*",)
+    assert "what time" not in str(shelf.values)
+
+
+async def test_the_command_of_a_person_who_turns_out_to_be_a_stranger_is_forgotten(
+    slack: SlackServer, inbox: Gateway
+) -> None:
+    shelf = MemoryShelf()
+    inbox.members_only = True
+    slack.refuse_for(3600, 500, "users.info")
+    async with running(adapter_for(slack, shelf=shelf), inbox):
+        await slack.command("C1", "btw a secret", user="U2")  # a guest
+        assert slack.pending == 0
+        slack.refuse_for(0, 500, "users.info")
+        await inbox.until(lambda: len(inbox.events) == 1)
+    assert inbox.message().sender.memberships == ()
+    assert "secret" not in str(shelf.values)
+
+
 async def test_a_press_of_a_person_who_turns_out_to_be_a_stranger_is_forgotten(
     slack: SlackServer, inbox: Gateway
 ) -> None:
