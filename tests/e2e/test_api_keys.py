@@ -192,6 +192,33 @@ async def test_revoking_a_key_stops_its_running_and_queued_work(
         assert [each.last_user_text for each in model.requests] == ["hang", "hang"]
 
 
+@pytest.mark.parametrize("person", ["", "memory:1001"], ids=["own person", "person of a platform"])
+async def test_request_held_with_a_stopped_session_is_dropped_with_its_key(
+    tmp_path: Path, person: str
+) -> None:
+    async with ModelServer(talkative) as model, served(tmp_path, model) as api:
+        key = await add(api, "one", person=person)
+        store = api.kit.runner._store
+        assert store
+        async with (
+            wire_with(api, key) as wire,
+            wire.opened("hang", headers=SESSION),
+            asyncio.TaskGroup() as group,
+        ):
+            await model.request(1)
+            queued = group.create_task(wire.ask("queued", headers=SESSION))
+            await until_waiting(api, 1)
+            (session,) = await store.sessions.list()
+            await api.kit.runner.operations["stop"](session=session.id)
+        assert queued.result()[0] == 409
+        await api.kit.runner.operations["keys_revoke"](name="one")
+        (row, _) = await store.inbox.newest("api", 10)
+        assert row.state is InboxState.IGNORED
+        await api.kit.runner.operations["resume"](session=session.id)
+        await api.wire.ask("hi")
+        assert [each.last_user_text for each in model.requests] == ["hang", "hi"]
+
+
 async def test_request_whose_key_is_revoked_while_it_is_stored_does_not_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
