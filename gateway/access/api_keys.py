@@ -154,8 +154,6 @@ def person_error(name: str, person: str) -> str:
         return f'"{person}" {error}.'
     if not isinstance(entry, PersonEntry) or entry.account:
         return f'"{person}" is not one person; a stable id looks like telegram:1001.'
-    if person == CONFIGURED_PERSON:
-        return f"{person} is the person of the key in the configuration (http.api_key)."
     if entry.platform == API_PLATFORM and name_error(entry.id):
         return f'"{person}" is not a person of keys; one looks like {own_person(name)}.'
     return ""

@@ -139,8 +139,10 @@ def role_of_key(policy: Policy, key: StoredKey) -> Role | None:
 
 def _decide_key(policy: Policy, sender: str, *, direct: bool) -> Allowed | Stranger:
     key = policy.keys.get(sender)
-    role = key and role_of_key(policy, key)
-    return Allowed(key.person, role) if key and role else Stranger(sender, direct)
+    if key is None:
+        return Stranger(sender, direct)
+    role = role_of_key(policy, key)
+    return Stranger(sender, direct) if role is None else Allowed(key.person, role)
 
 
 def _names_memberships(policy: Policy, platform: str) -> bool:

@@ -73,8 +73,7 @@ def authenticator(key: Secret | None, keys: KeyRing) -> Authenticate:
 
 def has_valid_key(request: Request, key: Secret | None) -> bool:
     """Return True if the request carries the key; without a configured key always False."""
-    shown = _bearer_token(request)
-    return key is not None and bool(shown) and _constant_time_equal(shown, key.reveal())
+    return key is not None and _constant_time_equal(_bearer_token(request), key.reveal())
 
 
 def _bearer_token(request: Request) -> str:

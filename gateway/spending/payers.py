@@ -41,7 +41,7 @@ def payers_of(
     if is_own:
         default = _first_given(key_limits, default)
     payers = [_person_payer(limits, person, default, is_key=is_own and key != KeyLimits())]
-    if requester and not is_own and key != KeyLimits():
+    if requester and not is_own and requester.limits != KeyLimits():
         payers.append(Payer(f"key {requester.key}", "this API key", key_limits))
     if user:
         payers.append(_person_payer(limits, f"{person}/{user}", _default_limits(limits)))

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.access.api_keys import (
+    KeyLimits,
     KeyRole,
     Requester,
     StoredKey,
@@ -133,6 +134,12 @@ def test_conversations_of_the_configured_key_keep_their_names() -> None:
     assert Requester().conversation("mine") == "mine"
     assert Requester().generated_conversation("1") == "~1"
     assert (Requester().sender_id, Requester().person) == ("key", "api:key")
+    assert (Requester().name, Requester().role) == ("API", KeyRole.ADMIN)
+    assert not Requester().has_own_person
+
+
+def test_roles_are_stored_under_stable_names() -> None:
+    assert [role.value for role in KeyRole] == ["guest", "member", "admin"]
 
 
 # --- access ----------------------------------------------------------------------------------
@@ -187,7 +194,10 @@ def test_configured_key_is_an_owner() -> None:
 
 
 def test_requester_has_what_the_key_has() -> None:
-    found = requester_with(key(person="api:laptop", role=KeyRole.GUEST))
+    limits = KeyLimits(messages_per_minute=1, tokens_per_day=2, usd_per_day=3.0)
+    found = requester_with(key(person="api:laptop", role=KeyRole.GUEST, limits=limits))
+    assert found.limits == limits
+    assert (found.user, found.named_user, found.named_chat) == ("", "", "")
     assert (found.sender_id, found.name) == ("laptop.0a1b2c", "laptop")
     assert (found.person, found.role) == ("api:laptop", KeyRole.GUEST)
     assert found.has_own_person

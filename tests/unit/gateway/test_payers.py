@@ -4,7 +4,7 @@ import pytest
 
 from gateway.access.api_keys import KeyLimits, KeyRole, Requester
 from gateway.settings import LimitSettings, UserLimits
-from gateway.spending.payers import Payer, payers_of
+from gateway.spending.payers import Payer, message_limits, payers_of
 
 ANN = "telegram:1001"
 LIMITS = LimitSettings(
@@ -14,11 +14,14 @@ LIMITS = LimitSettings(
         "telegram:1002": UserLimits(tokens_per_day=7),
         "api:laptop": UserLimits(messages_per_minute=3),
         "api:key/ada": UserLimits(tokens_per_day=9),
+        "telegram:1003": UserLimits(usd_per_day=0.5),
     },
+    usd_per_day=8.0,
 )
-DEFAULT = UserLimits(messages_per_minute=20, tokens_per_day=100)
+DEFAULT = UserLimits(messages_per_minute=20, tokens_per_day=100, usd_per_day=8.0)
 KEY = KeyLimits(messages_per_minute=5, usd_per_day=1.0)
 OF_KEY = UserLimits(messages_per_minute=5, usd_per_day=1.0)
+ALL_OF_KEY = KeyLimits(messages_per_minute=5, tokens_per_day=6, usd_per_day=1.0)
 NONE = UserLimits()
 
 
@@ -41,11 +44,36 @@ def payer(person: str, limits: UserLimits, label: str = "each person") -> Payer:
             [
                 payer(
                     "telegram:1002",
-                    UserLimits(messages_per_minute=20, tokens_per_day=7),
+                    UserLimits(messages_per_minute=20, tokens_per_day=7, usd_per_day=8.0),
                     "telegram:1002",
                 )
             ],
             id="a person with limits of their own",
+        ),
+        pytest.param(
+            "telegram:1003",
+            None,
+            [
+                payer(
+                    "telegram:1003",
+                    UserLimits(messages_per_minute=20, tokens_per_day=100, usd_per_day=0.5),
+                    "telegram:1003",
+                )
+            ],
+            id="a person with a limit in dollars of their own",
+        ),
+        pytest.param(
+            ANN,
+            key(ANN, limits=ALL_OF_KEY),
+            [
+                payer(ANN, DEFAULT),
+                Payer(
+                    "key team.1",
+                    "this API key",
+                    UserLimits(messages_per_minute=5, tokens_per_day=6, usd_per_day=1.0),
+                ),
+            ],
+            id="all limits of a key",
         ),
         pytest.param("web:owner", None, [payer("web:owner", NONE)], id="the owner"),
         pytest.param("", None, [], id="nobody"),
@@ -95,7 +123,7 @@ def payer(person: str, limits: UserLimits, label: str = "each person") -> Payer:
                 payer("api:key", NONE),
                 payer(
                     "api:key/ada",
-                    UserLimits(messages_per_minute=20, tokens_per_day=9),
+                    UserLimits(messages_per_minute=20, tokens_per_day=9, usd_per_day=8.0),
                     "api:key/ada",
                 ),
             ],
@@ -119,3 +147,12 @@ def test_payers_of_a_request(
     person: str, requester: Requester | None, expected: list[Payer]
 ) -> None:
     assert payers_of(LIMITS, person, requester) == expected
+
+
+def test_message_limits_are_those_of_the_payers_that_have_one() -> None:
+    assert message_limits(LIMITS, "web:owner") == {}
+    assert message_limits(LIMITS, "", None) == {}
+    found = message_limits(LIMITS, "api:key", Requester(user="eve"))
+    assert found == {"user api:key/eve": 20}
+    found = message_limits(LIMITS, ANN, key(ANN, limits=KEY))
+    assert found == {f"user {ANN}": 20, "key team.1": 5}

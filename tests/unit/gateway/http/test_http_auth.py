@@ -28,6 +28,8 @@ from gateway.http.auth import (
     authenticator,
     has_valid_key,
     is_local,
+    requester_of,
+    set_requester,
 )
 from gateway.http.errors import HttpFailure
 from gateway.http.responses import failure_response
@@ -99,6 +101,18 @@ def stored(name: str) -> StoredKey:
         role=KeyRole.MEMBER,
         created_at=0,
     )
+
+
+def test_key_of_a_person_without_access_is_a_403() -> None:
+    failure = KEY_WITHOUT_ACCESS
+    assert (failure.status, failure.code) == (403, "not_allowed")
+    assert failure.type == "permission_error"
+
+
+def test_sender_stays_attached_to_its_request() -> None:
+    request = Request({"type": "http", "headers": []})
+    set_requester(request, requester_with(LAPTOP))
+    assert requester_of(request) == requester_with(LAPTOP)
 
 
 LAPTOP, GONE = stored("laptop"), stored("gone")
@@ -200,6 +214,10 @@ async def test_keys_are_compared_in_constant_time(
     assert compared == [(guess.encode(), KEY.encode()) for guess in (KEY, KEY[:-1], "x")]
 
 
+def test_key_with_a_lone_surrogate_is_wrong_and_no_error() -> None:
+    assert not _constant_time_equal("\udcff", KEY)
+
+
 @given(st.text(), st.text(st.characters(codec="utf-8")))
 def test_key_comparison_is_exact(shown: str, expected: str) -> None:
     assert _constant_time_equal(shown, expected) == (shown == expected)
@@ -221,6 +239,7 @@ def test_key_comparison_is_exact(shown: str, expected: str) -> None:
         ("127.0.0.1", "localhost", {"forwarded": "for=10.0.0.7"}, False),
         ("127.0.0.1", "localhost", {"via": "1.1 proxy"}, False),
         ("127.0.0.1", "localhost", {"x-real-ip": "10.0.0.7"}, False),
+        ("127.0.0.1", "localhost", {"x-forwarded-host": "chat.example"}, False),
         ("somewhere", "localhost", {}, False),
     ],
 )
