@@ -15,6 +15,7 @@ import msgspec
 
 from agent.web.fetch import Fetcher
 from agent.web.urls import FetchRules
+from gateway.access.key_store import ApiKeys
 from gateway.access.people import People
 from gateway.access.policy import Allowed, decide_access
 from gateway.alerts.admins import AdminAlerts
@@ -32,9 +33,11 @@ from gateway.http.api.models import ModelResolver
 from gateway.http.api.requests import (
     ApiRequests,
     ConversationAccess,
+    RequestPolicy,
     auto_resumes,
     close_abandoned_requests,
 )
+from gateway.http.client_names import ClientNames
 from gateway.inbound.reactions import MessageReactions
 from gateway.inbound.reader import InboxReader, origin_of, read_event
 from gateway.inbound.reception import Reception, ReceptionHandlers, ReceptionRules
@@ -48,6 +51,7 @@ from gateway.process.context import ProcessContext
 from gateway.process.health import LifecycleEvents
 from gateway.process.operations import (
     AccessOperations,
+    KeyOperations,
     MessageOperations,
     Operation,
     RestartOperations,
@@ -61,6 +65,7 @@ from gateway.settings import Settings
 from gateway.side_requests.jobs import CommandJobs
 from gateway.side_requests.service import SideRequests
 from gateway.spending.budgets import Budgets
+from gateway.spending.payers import message_limits
 from gateway.turns.checkpoints import TextCheckpoints
 from gateway.turns.choices import ModelChoices
 from gateway.turns.feeds import Feeds
@@ -106,6 +111,7 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     mask: MaskSecrets  # replaces secrets by placeholders
     announcer: NoticeComposer
     people: People
+    api_keys: ApiKeys
     adapters: AdapterDirectory
     feeds: Feeds
     metrics: Metrics
@@ -347,6 +353,9 @@ class Conversations:
             rules=ReceptionRules(
                 settings=services.settings,
                 policy=services.people.current_policy,
+                message_limits=lambda person, requester: message_limits(
+                    services.settings().limits, person, requester
+                ),
                 command_words=COMMANDS.words,
                 restored_at=int(restored_at or 0),
             ),
@@ -382,7 +391,12 @@ class Conversations:
                 is_stopping=services.lifecycle.stopping.is_set,
             ),
             pictures=RequestPictures(fetcher, save_picture),
-            tool_policy=http.client_tools,
+            policy=RequestPolicy(
+                client_names=ClientNames(
+                    trusted=http.trust_user_header, on_request=services.metrics.on_api_request
+                ),
+                client_tools=http.client_tools,
+            ),
         )
 
     def make_operations(
@@ -396,12 +410,14 @@ class Conversations:
         messages = MessageOperations(services.clock, services.ids, services.delivery, adapters)
         sessions = SessionOperations(services.store, self._dispatcher, self.retention.erase_text)
         access = AccessOperations(services.people, self._access, adapters.claim_links)
+        keys = KeyOperations(services.api_keys, self.enforce_access)
         restart = RestartOperations(self.restart)
         return {
             **status.by_name(),
             **messages.by_name(),
             **sessions.by_name(),
             **access.by_name(),
+            **keys.by_name(),
             **restart.by_name(),
         }
 
@@ -414,6 +430,8 @@ class Conversations:
         a stored `/stop` must not stop a message that arrived after it.
         """
         store, clock = self._services.store, self._services.clock
+        for key in filter(auto_resumes, await store.inbox.waiting_keys()):
+            await close_abandoned_requests(store, clock, key, self._has_access)
         await self.enforce_access()  # the configuration may have changed since the last start
         running = await store.turns.running()
         now = clock.now()
@@ -431,8 +449,6 @@ class Conversations:
         await self.restart.report_finished(crashed)
         await self._withdraw_queue_notices([turn.id for turn in running])
         waiting = await store.inbox.waiting_keys()
-        for key in filter(auto_resumes, waiting):
-            await close_abandoned_requests(store, clock, key)
         for entry in await store.inbox.pending_commands():
             if self._services.process.crash_count:  # one of these commands may cause the crash
                 done = SetInbox(ids=(entry.id,), state=InboxState.DONE, at=clock.now())

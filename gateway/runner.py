@@ -22,6 +22,7 @@ from agent.tools.mcp.memory import ToolMemory
 from agent.tools.mcp.servers import McpServers
 from agent.tools.registry import BUILT_IN, load_entry_points
 from gateway.access.entries import has_membership_entries
+from gateway.access.key_store import ApiKeys
 from gateway.access.people import People
 from gateway.alerts.admins import PlatformStatus
 from gateway.alerts.watch import AlertWatch, WatchedParts
@@ -38,6 +39,7 @@ from gateway.http.api.requests import ApiRequests
 from gateway.http.api.routes import ApiRoutes
 from gateway.http.api_key import ApiKey
 from gateway.http.app import build_app, metrics_route, openapi_route
+from gateway.http.auth import authenticator
 from gateway.http.client_timeouts import ClientTimeouts
 from gateway.http.concurrency import ConcurrencyLimit
 from gateway.http.server import HttpServer, PortTaken
@@ -234,7 +236,7 @@ class GatewayRunner:
                 app = None
                 if api and key:
                     requests = conversations.make_api_requests(reception, api.store_picture)
-                    app = self._build_app(services.store, requests, key.secret)
+                    app = self._build_app(services, requests, key.secret)
                 self._open = OpenGateway(
                     people=services.people,
                     conversations=conversations,
@@ -282,6 +284,8 @@ class GatewayRunner:
     ) -> Services:
         people = People(store, self._clock, self._settings.access)
         await people.load()
+        api_keys = ApiKeys(store, self._clock, people)
+        await api_keys.load()
         await choices.load()
         return Services(
             settings=lambda: self._settings,
@@ -304,6 +308,7 @@ class GatewayRunner:
             mask=self._redactor.mask,
             announcer=NoticeComposer(self._ids, self._clock, self._adapters.capabilities),
             people=people,
+            api_keys=api_keys,
             adapters=self._adapters,
             feeds=self._feeds,
             metrics=self._metrics,
@@ -410,16 +415,18 @@ class GatewayRunner:
         if self._process.successor and port is not None:
             self._process.successor.handover.pass_on(PORT, port)
 
-    def _build_app(self, store: SessionStore, requests: ApiRequests, key: Secret) -> Starlette:
+    def _build_app(self, services: Services, requests: ApiRequests, key: Secret) -> Starlette:
         http = self._settings.http
         api = ApiRoutes(
             requests,
             self._clock,
-            api_key=key,
+            authenticate=authenticator(key, services.api_keys),
             keepalive_seconds=http.sse_keepalive,
             redactor=self._redactor,
         )
-        page = MetricsPage(self._metrics, self.condition, store, self._clock, self._disk_gauge)
+        page = MetricsPage(
+            self._metrics, self.condition, services.store, self._clock, self._disk_gauge
+        )
         return build_app(
             [
                 metrics_route(page.render, key, open_to_local=http.open_metrics),

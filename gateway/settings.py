@@ -139,6 +139,14 @@ class HttpSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             "that run here, such as MCP servers, can then read it too."
         ),
     ] = False
+    trust_user_header: Annotated[
+        bool,
+        Meta(
+            description="Believe API clients which user a request is for (`X-OpenWebUI-User-Id`, "
+            "else `user`): `[limits]` then counts for each user below the key. Set it only if "
+            "every client with a key tells the truth."
+        ),
+    ] = False
     sse_keepalive: Annotated[
         float,
         Meta(gt=0, description="Seconds without output after which a stream gets a keepalive."),

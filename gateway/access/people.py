@@ -6,10 +6,11 @@ The state is one stored value, which only this module writes, always as a whole.
 import asyncio
 import math
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
+from gateway.access.api_keys import StoredKey
 from gateway.access.entries import PersonEntry, parse_admin_entry
 from gateway.access.listing import AccessSource, ListedPerson, merge_people
 from gateway.access.pairing import (
@@ -107,20 +108,29 @@ class People:
         self._choose = choose
         self._lock = asyncio.Lock()
         self._state = AccessState(key="")
+        self._api_keys: tuple[StoredKey, ...] = ()
         self._policy = Policy()
         self._stranger_bounds = StrangerBounds()
 
-    async def load(self) -> None:
-        """Load the state; at the first start, create this installation's key."""
+    async def load(self, *, create: bool = True) -> None:
+        """Load the state; at the first start, create this installation's key.
+
+        Without `create` nothing is written, for a store that is open for reading.
+        """
         state = await read_access_state(self._store)
-        if state is None:
+        if state is None and create:
             await self._save(AccessState(key=secrets.token_hex(32)))
         else:
-            self._set_state(state)
+            self._set_state(state or self._state)
 
     def apply_settings(self, settings: AccessSettings) -> None:
         """Rebuild the policy for changed settings."""
         self._settings = settings
+        self._set_state(self._state)
+
+    def apply_api_keys(self, keys: Iterable[StoredKey]) -> None:
+        """Rebuild the policy for changed API keys; see `gateway.access.key_store`."""
+        self._api_keys = tuple(keys)
         self._set_state(self._state)
 
     def current_policy(self) -> Policy:
@@ -413,4 +423,5 @@ class People:
             approved=(each.principal for each in state.friends if not each.admin),
             appointed=(each.principal for each in state.friends if each.admin),
             claim_open=any(code.kind is CodeKind.CLAIM for code in state.codes),
+            keys=self._api_keys,
         )

@@ -8,10 +8,11 @@ in that chat) and `GUILD/role:ID` (holds that role, in every chat).
 """
 
 import enum
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 
+from gateway.access.api_keys import API_PLATFORM, CONFIGURED_PERSON, StoredKey
 from gateway.access.entries import (
     AccessEntry,
     GroupEntry,
@@ -32,12 +33,9 @@ class Role(enum.IntEnum):
     ADMIN = 3  # everything, and answers approval requests of members
 
 
-OWNERS = frozenset({"console:owner", "web:owner", "api:key"})
+OWNERS = frozenset({"console:owner", "web:owner", CONFIGURED_PERSON})
 """The person at this machine's terminal, the person at the page opened by the printed link, and
-clients with the API key, which grants the same rights."""
-
-
-# --- entries -----------------------------------------------------------------------------------
+clients with the API key of the configuration, which grants the same rights."""
 
 
 # --- the decision ------------------------------------------------------------------------------
@@ -51,6 +49,7 @@ class Policy(Struct, frozen=True, kw_only=True):
     approved: frozenset[str] = frozenset()  # principals with access by pairing
     appointed: frozenset[str] = frozenset()  # principals who are admins by claim code
     claim_open: bool = False  # a claim code is valid
+    keys: Mapping[str, StoredKey] = {}  # API keys, by the sender of their requests
 
 
 def build_policy(
@@ -60,6 +59,7 @@ def build_policy(
     approved: Iterable[str] = (),
     appointed: Iterable[str] = (),
     claim_open: bool = False,
+    keys: Iterable[StoredKey] = (),
 ) -> Policy:
     """Build a policy from written entries; raises `ValueError` like `parse_entry`."""
     return Policy(
@@ -68,13 +68,15 @@ def build_policy(
         approved=frozenset(approved),
         appointed=frozenset(appointed),
         claim_open=claim_open,
+        keys={key.sender: key for key in keys},
     )
 
 
 class Allowed(Struct, frozen=True):
     """The person has access."""
 
-    principal: str  # platform:id, the same under all of the bot's accounts
+    principal: str
+    """platform:id, the same under all of the bot's accounts; for an API key, the key's person."""
     role: Role
 
 
@@ -110,6 +112,8 @@ def decide_access(policy: Policy, event: Inbound) -> AccessDecision:
     principal = f"{address.platform}:{sender.id}"
     if isinstance(event, InboundMessage) and not (event.direct or event.addressed):
         return NotAddressed()
+    if address.platform == API_PLATFORM and principal not in OWNERS:
+        return _decide_key(policy, principal, direct=event.direct)
     role = _role_of(policy, principal, sender, address.platform, address.account, address.chat)
     if role is not None:
         return Allowed(principal, role)
@@ -118,6 +122,27 @@ def decide_access(policy: Policy, event: Inbound) -> AccessDecision:
     if sender.memberships_unknown and _names_memberships(policy, address.platform):
         return Undecided(principal)
     return Stranger(principal, event.direct)
+
+
+def role_of_key(policy: Policy, key: StoredKey) -> Role | None:
+    """Return the smaller role of a key and its person; None if the person has no access.
+
+    Access by membership does not count, because memberships are known only when the person writes.
+    """
+    most = Role[key.role.name]
+    platform, _, id_ = key.person.partition(":")
+    if platform == API_PLATFORM:
+        return most  # a person who exists through keys alone
+    role = _role_of(policy, key.person, Sender(id=id_), platform, "", "")
+    return None if role is None else min(role, most)
+
+
+def _decide_key(policy: Policy, sender: str, *, direct: bool) -> Allowed | Stranger:
+    key = policy.keys.get(sender)
+    if key is None:
+        return Stranger(sender, direct)
+    role = role_of_key(policy, key)
+    return Stranger(sender, direct) if role is None else Allowed(key.person, role)
 
 
 def _names_memberships(policy: Policy, platform: str) -> bool:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 import msgspec
 
 from gateway.inbound.reader import read_event
+from gateway.inbound.request_options import person_of
 from sessions.records import InboxEntry, Turn
 
 _FIRST_RETRY_SECONDS, _MAX_RETRY_SECONDS = 1.0, 60.0
@@ -50,12 +51,11 @@ def find_people_without_access(
 
 
 def sender_of(entry: InboxEntry) -> str:
-    """Return the sender of a stored message; empty if the message is damaged."""
+    """Return the person whose authority a stored message has; empty if the message is damaged."""
     try:
-        event = read_event(entry)
+        return person_of(read_event(entry))
     except msgspec.DecodeError:
         return ""
-    return f"{event.address.platform}:{event.sender.id}"
 
 
 def retry_pauses() -> Iterator[float]:

@@ -4,6 +4,7 @@ app       the Starlette application: all routes, plus health checks and metrics
 server    uvicorn inside the daemon's event loop; `client_timeouts` disconnects slow clients
 guard     checks of host, origin and body size; `concurrency` limits requests in progress
 auth      the check of the API key; `api_key` creates and stores the key
+client_names  the user and the chat that a client names
 errors    the JSON shape of every error; `responses` turns an error into a response
 api/      the OpenAI-compatible API; `openapi/` describes it
 """

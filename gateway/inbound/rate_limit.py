@@ -1,6 +1,7 @@
 """Sans-IO: limits the messages per person and minute, and the notices about refused ones."""
 
 from collections import OrderedDict
+from collections.abc import Mapping
 
 _MAX_PEOPLE = 10_000
 _MINUTE_MS = 60_000
@@ -14,15 +15,26 @@ class MessageRateLimit:
 
     def try_acquire(self, person: str, limit: int, now: int) -> bool:
         """Count a message; return False, without counting, beyond the limit."""
-        recent = [at for at in self._recent.get(person, []) if now - at < _MINUTE_MS]
-        allowed = len(recent) < limit
-        if allowed:
-            recent.append(now)
-        self._recent[person] = recent
-        self._recent.move_to_end(person)
-        if len(self._recent) > _MAX_PEOPLE:
+        return self.try_acquire_all({person: limit}, now) is None
+
+    def try_acquire_all(self, limits: Mapping[str, int], now: int) -> str | None:
+        """Count a message for several people or keys at once.
+
+        If one is at the limit, return its name and count the message for none.
+        """
+        recent = {
+            name: [at for at in self._recent.get(name, []) if now - at < _MINUTE_MS]
+            for name in limits
+        }
+        full = next((name for name, limit in limits.items() if len(recent[name]) >= limit), None)
+        for name, moments in recent.items():
+            if full is None:
+                moments.append(now)
+            self._recent[name] = moments
+            self._recent.move_to_end(name)
+        while len(self._recent) > _MAX_PEOPLE:
             self._recent.popitem(last=False)
-        return allowed
+        return full
 
 
 class RefusalNotices:

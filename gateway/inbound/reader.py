@@ -6,7 +6,7 @@ from typing import TypeGuard
 import msgspec
 
 from gateway.inbound import routing
-from gateway.inbound.request_options import read_request
+from gateway.inbound.request_options import person_of, read_request
 from gateway.media.incoming import plan_attachments
 from platforms.core.contract import (
     File,
@@ -69,7 +69,7 @@ class InboxReader:
         )
         if (words := _words(parts)) != message.content:
             message = msgspec.structs.replace(message, words=words)
-        person = f"{event.address.platform}:{event.sender.id}"
+        person = person_of(event)
         origin = origin_of(entry)
         return PendingMessage(
             id=entry.id,

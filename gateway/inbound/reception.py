@@ -5,13 +5,13 @@ because messages not meant for the bot are stored without their text.
 """
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 
 import msgspec
 
+from gateway.access.api_keys import Requester
 from gateway.access.pairing import find_claim_code
 from gateway.access.policy import (
-    OWNERS,
     Allowed,
     NotAddressed,
     Policy,
@@ -67,11 +67,17 @@ GreetStranger = Callable[[InboundMessage, Stranger, str], Awaitable[None]]
 _Refusal = NotAddressed | UnlistedBot | Stranger
 
 
+MessageLimits = Callable[[str, Requester | None], Mapping[str, int]]
+"""Returns the messages per minute for everyone whose limit counts: by the person of a message, and
+the sender of an API request."""
+
+
 class ReceptionRules(msgspec.Struct, frozen=True, kw_only=True):
     """Rules by which the reception decides about an event."""
 
     settings: Callable[[], Settings]  # the present ones, because a reload replaces them
     policy: Callable[[], Policy]
+    message_limits: MessageLimits
     command_words: frozenset[str]
     restored_at: int = 0  # unknown older messages may already be answered
 
@@ -146,7 +152,9 @@ class Reception:
             case InboundEdit() | InboundDelete():
                 return await self._receive_correction(event)
 
-    async def receive_request(self, event: InboundMessage) -> InboxEntry | MessageRejected:
+    async def receive_request(
+        self, event: InboundMessage, requester: Requester
+    ) -> InboxEntry | MessageRejected:
         """Accept a request from a program; the outcome is returned instead of sent as a notice.
 
         Returns the row under which the request is stored; for a repeated request, the earlier row.
@@ -154,11 +162,14 @@ class Reception:
         allowed = decide_access(self._rules.policy(), event)
         if not isinstance(allowed, Allowed):
             return MessageRejected()
-        limit = self._messages_per_minute(allowed.principal)
-        if limit and not self._rate_limit.try_acquire(allowed.principal, limit, self._clock.now()):
-            return MessageRejected(limit)
+        limits = self._rules.message_limits(allowed.principal, requester)
+        full = self._rate_limit.try_acquire_all(limits, self._clock.now())
+        if full is not None:
+            return MessageRejected(limits[full])
         entry = self._make_entry(event, InboxState.WAITING, allowed.role.name.lower())
         if await self._store.accept(entry):
+            if await self._drop_if_revoked(entry, event):
+                return MessageRejected()
             _log_received(entry, event.text)
             pending = self._reader.make_pending(entry, event, command=None)
             self._handlers.post(entry.key, MessageArrived(pending))
@@ -195,22 +206,30 @@ class Reception:
                 event, InboxDecision.STALE, allowed, NoticeId.MESSAGE_TOO_OLD, fields
             )
         limit = self._messages_per_minute(allowed.principal)
-        if limit and not self._rate_limit.try_acquire(allowed.principal, limit, now):
+        if limit and not self._try_acquire_message(allowed.principal, now):
             return await self._refuse_beyond_limit(event, allowed, limit)
         entry = self._make_entry(event, InboxState.WAITING, f"{allowed.role.name.lower()}")
         if not await self._store.accept(entry):
             await self._recheck_stored(entry)
             return Accepted.DUPLICATE
-        if not isinstance(decide_access(self._rules.policy(), event), Allowed):
-            # Access was revoked while the message was stored; see `gateway.commands.enforcement`.
-            ignored = SetInbox(ids=(entry.id,), state=InboxState.IGNORED, at=self._clock.now())
-            await self._store.apply(ignored)
+        if await self._drop_if_revoked(entry, event):
             return Accepted.IGNORED
         _log_received(entry, event.text)
         self._reactions.on_accepted(entry)
         pending = self._reader.make_pending(entry, event, parsed)
         self._handlers.post(entry.key, MessageArrived(pending))
         return Accepted.STORED
+
+    async def _drop_if_revoked(self, entry: InboxEntry, event: InboundMessage) -> bool:
+        """Drop a message whose sender lost access while the message was stored.
+
+        `gateway.commands.enforcement` did not find the message then.
+        """
+        if isinstance(decide_access(self._rules.policy(), event), Allowed):
+            return False
+        ignored = SetInbox(ids=(entry.id,), state=InboxState.IGNORED, at=self._clock.now())
+        await self._store.apply(ignored)
+        return True
 
     async def _recheck_stored(self, entry: InboxEntry) -> None:
         """Notify the conversation of a known message that no turn has taken yet.
@@ -262,7 +281,11 @@ class Reception:
         if routing.is_control(command):
             most = max(limit, MIN_CONTROLS_PER_MINUTE)
             return self._control_limit.try_acquire(principal, most, now)
-        return self._rate_limit.try_acquire(principal, limit, now)
+        return self._try_acquire_message(principal, now)
+
+    def _try_acquire_message(self, principal: str, now: int) -> bool:
+        limits = self._rules.message_limits(principal, None)
+        return self._rate_limit.try_acquire_all(limits, now) is None
 
     async def _refuse_beyond_limit(
         self, event: InboundMessage | InboundAction, allowed: Allowed, limit: int
@@ -370,10 +393,7 @@ class Reception:
 
     def _messages_per_minute(self, principal: str) -> int | None:
         """Return the limit for a person; the owner has one only if configured."""
-        limits = self._rules.settings().limits
-        personal = limits.users.get(principal)
-        default = None if principal in OWNERS else limits.messages_per_minute
-        return (personal and personal.messages_per_minute) or default
+        return min(self._rules.message_limits(principal, None).values(), default=None)
 
 
 def _without_text(event: InboundEdit | InboundDelete) -> InboundEdit | InboundDelete:

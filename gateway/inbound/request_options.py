@@ -9,8 +9,9 @@ from collections.abc import Iterator
 import msgspec
 
 from agent.model.answer_options import AnswerOptions
+from gateway.access.api_keys import KeyRole, Requester
 from gateway.media.incoming import plan_attachments
-from platforms.core.contract import File, InboundMessage, Part
+from platforms.core.contract import File, Inbound, InboundMessage, Part
 from sessions.conversation.events import PendingMessage
 from sessions.records import Attachment, InboxEntry, Message, MessageRole, ToolCall
 
@@ -44,6 +45,12 @@ class RequestOptions(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=Tr
     answer: AnswerOptions = AnswerOptions()  # tools of the client, format and sampling
     tool_call_id: str = ""  # the message is the result of this call of a client's tool
     echo: bytes = b""  # fields of the request that the response repeats
+    requester: Requester | None = None  # None: the key of the configuration
+
+    @property
+    def allows_tools(self) -> bool:
+        """True unless the request is one of a guest."""
+        return self.requester is None or self.requester.role is not KeyRole.GUEST
 
 
 _encode = msgspec.json.Encoder().encode
@@ -60,6 +67,19 @@ def decode_options(encoded: bytes) -> RequestOptions:
     return _decode(encoded)
 
 
+def person_of(event: Inbound) -> str:
+    """Return the person whose authority an event has: its sender, or the person of its API key."""
+    if isinstance(event, InboundMessage) and event.wishes:
+        return _person_of_request(event, decode_options(event.wishes))
+    return f"{event.address.platform}:{event.sender.id}"
+
+
+def _person_of_request(event: InboundMessage, options: RequestOptions) -> str:
+    if options.requester:
+        return options.requester.person
+    return f"{event.address.platform}:{event.sender.id}"
+
+
 def read_request(entry: InboxEntry, event: InboundMessage, origin: str) -> PendingMessage:
     """Return the pending message of a stored request with options."""
     options = decode_options(event.wishes)
@@ -72,7 +92,7 @@ def read_request(entry: InboxEntry, event: InboundMessage, origin: str) -> Pendi
     return PendingMessage(
         id=entry.id,
         address=entry.address,
-        person=f"{event.address.platform}:{event.sender.id}",
+        person=_person_of_request(event, options),
         message=message,
         origin=origin,
         prior_messages=before,

@@ -23,6 +23,7 @@ from sessions.changes import (
 from sessions.records import InboxEntry, InboxState, ItemState, SessionState
 
 MAX_MODELS = 20
+MAX_KEYS = 20
 """Models with a label of their own; further models are counted under `other`."""
 
 _MAX_LABEL_LENGTH = 80
@@ -133,12 +134,19 @@ class Metrics:
             "HTTP requests and connections that were rejected or closed, by reason.",
             "reason",
         )
+        self.api_requests = CounterMetric(
+            "holdfast_api_requests_total",
+            "Requests of API clients, by key, and by what is known of their user.",
+            "key",
+            "user",
+        )
         # (time, platform) by inbox row and by turn.
         self._received: _RecentValues[tuple[int, str]] = _RecentValues()
         self._started_turns: _RecentValues[tuple[int, str]] = _RecentValues()
         self._models_by_request: _RecentValues[str] = _RecentValues()
         self._last_verdicts: _RecentValues[str] = _RecentValues()  # of the last request, by turn
         self._known_models: set[str] = set()
+        self._known_keys: set[str] = set()
 
     @property
     def counters(self) -> tuple[CounterMetric, ...]:
@@ -227,11 +235,11 @@ class Metrics:
 
     def _model_label(self, label: str) -> str:
         label = label[:_MAX_LABEL_LENGTH].encode("utf-8", "replace").decode()
-        if label not in self._known_models:
-            if len(self._known_models) >= MAX_MODELS:
-                return OTHER
-            self._known_models.add(label)
-        return label
+        return _limited(label, self._known_models, MAX_MODELS)
+
+    def on_api_request(self, key: str, user: str) -> None:
+        """Record a request of an API client; `user` is one of few kinds, never a name."""
+        self.api_requests.add(_limited(key, self._known_keys, MAX_KEYS), user)
 
     # --- other events -----------------------------------------------------------------------------
 
@@ -248,6 +256,15 @@ class Metrics:
             result = "limited"
             self.rate_limited.add(platform)
         self.outbound.add(platform, type(op).__name__.lower(), result)
+
+
+def _limited(label: str, known: set[str], most: int) -> str:
+    """Return the label, or `other` if it would be one too many."""
+    if label not in known:
+        if len(known) >= most:
+            return OTHER
+        known.add(label)
+    return label
 
 
 class _RecentValues(Generic[Value]):

@@ -7,6 +7,10 @@ name that the command line uses. `gateway.process.reload` has one more.
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 
+import msgspec
+
+from gateway.access.api_keys import KeyLimits, KeyRole
+from gateway.access.key_store import ApiKeys, KeyRefused
 from gateway.access.people import CodeDelayed, People
 from gateway.commands.access_requests import AccessRequests
 from gateway.commands.dispatch import Dispatcher
@@ -280,6 +284,53 @@ class AccessOperations:
         """Create a claim code for the first admin, and links that submit the code."""
         code = await self._people.create_claim_code()
         return {"code": code, "links": self._claim_links(code)}
+
+
+class KeyOperations:
+    """API keys."""
+
+    def __init__(self, keys: ApiKeys, enforce_access: Callable[[], Awaitable[None]]) -> None:
+        self._keys = keys
+        self._enforce_access = enforce_access
+
+    def by_name(self) -> Mapping[str, Operation]:
+        """Return the operations by name."""
+        return {
+            "keys_add": self.keys_add,
+            "keys_list": self.keys_list,
+            "keys_revoke": self.keys_revoke,
+        }
+
+    async def keys_add(
+        self,
+        name: str,
+        person: str = "",
+        role: str = KeyRole.MEMBER,
+        limits: Mapping[str, float | None] | None = None,
+    ) -> dict[str, object]:
+        """Add a key; `key` in the result is its text, which cannot be read again."""
+        if role not in set(KeyRole):
+            msg = f"The role is one of {', '.join(KeyRole)}."
+            raise OperationRefused(msg)
+        try:
+            wanted = msgspec.convert(limits or {}, KeyLimits)
+            added = await self._keys.add(name, person=person, role=KeyRole(role), limits=wanted)
+        except (KeyRefused, msgspec.ValidationError) as error:
+            raise OperationRefused(str(error)) from error
+        return {**self._keys.describe(added.key), "key": added.text}
+
+    async def keys_list(self) -> list[dict[str, object]]:
+        """Return the keys, without their texts."""
+        return self._keys.describe_all()
+
+    async def keys_revoke(self, name: str) -> dict[str, object]:
+        """Delete a key, and stop the running and queued work of its clients."""
+        key = await self._keys.revoke(name)
+        if key is None:
+            msg = f"There is no key “{name}”; see holdfast keys list."
+            raise OperationRefused(msg)
+        await self._enforce_access()
+        return {"name": key.name, "id": key.id, "person": key.person}
 
 
 class RestartOperations:

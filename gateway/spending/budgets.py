@@ -16,9 +16,10 @@ from agent import errors
 from agent.attempt import AttemptResult
 from agent.errors import BudgetExceeded
 from agent.model.usage import Usage, UsageEstimate, compute_cost
-from gateway.access.policy import OWNERS
-from gateway.settings import BudgetSettings, LimitSettings, UserLimits
+from gateway.access.api_keys import Requester
+from gateway.settings import BudgetSettings, LimitSettings
 from gateway.spending.days import day_of, midnight, seconds_until_midnight
+from gateway.spending.payers import Payer, payers_of
 from gateway.spending.prices import unpriced_message
 from sessions.changes import BudgetLimit, BudgetReservation, Change, SettleBudget
 from sessions.key import SessionKey, parse_key
@@ -140,9 +141,14 @@ class Budgets:
         self._in_dollars = limits.dollar_limit_key
         self._shared = tuple(self._shared_scopes())
 
-    def turn_budget(self, key: str, person: str) -> "TurnBudget":
-        """Return the limits for the requests of a person in a conversation."""
-        return TurnBudget(self, tuple(self._scopes(key, person)))
+    def turn_budget(
+        self, key: str, person: str, requester: Requester | None = None
+    ) -> "TurnBudget":
+        """Return the limits for the requests of a person in a conversation.
+
+        `requester` is the sender of an API request.
+        """
+        return TurnBudget(self, tuple(self._scopes(key, person, requester)))
 
     @property
     def day(self) -> str:
@@ -182,16 +188,10 @@ class Budgets:
 
     async def forget_old_days(self) -> None:
         """Delete the usage of days beyond the retention time."""
-        if self._shared or self._in_dollars or self._has_personal_limits:
-            past = day_of(self._clock.now(), self._zone, days=-_RETENTION_DAYS)
-            await self._store.delete_budgets(past)
+        past = day_of(self._clock.now(), self._zone, days=-_RETENTION_DAYS)
+        await self._store.delete_budgets(past)
 
     # --- scopes ---------------------------------------------------------------------------------
-
-    @property
-    def _has_personal_limits(self) -> bool:
-        limits = self._limits
-        return limits.tokens_per_day is not None or bool(limits.users)
 
     def _shared_scopes(self) -> Sequence[BudgetScope]:
         found = [_make_scope(_EVERYONE_ROW, "everyone", self._limits.all)]
@@ -200,12 +200,11 @@ class Budgets:
             found.append(_make_scope(_chat_row(key), str(key), limits))
         return [scope for scope in found if _has_limit(scope.limit)]
 
-    def _scopes(self, key: str, person: str) -> Sequence[BudgetScope]:
+    def _scopes(self, key: str, person: str, requester: Requester | None) -> Sequence[BudgetScope]:
         found = [_make_scope(_EVERYONE_ROW, "everyone", self._limits.all)]
         if self._limits.chats:
             found += self._chat_scopes(parse_key(key))
-        if person:
-            found.append(self._person_scope(person))
+        found += map(_payer_scope, payers_of(self._limits, person, requester))
         return [scope for scope in found if _has_limit(scope.limit)]
 
     def _chat_scopes(self, key: SessionKey) -> Sequence[BudgetScope]:
@@ -218,18 +217,6 @@ class Budgets:
             for name, limits in self._limits.chats.items()
             if str(parse_key(name)) in names
         ]
-
-    def _person_scope(self, person: str) -> BudgetScope:
-        personal = self._limits.users.get(person) or UserLimits()
-        default = BudgetSettings() if person in OWNERS else self._limits
-        tokens = (
-            default.tokens_per_day if personal.tokens_per_day is None else personal.tokens_per_day
-        )
-        dollars = default.usd_per_day if personal.usd_per_day is None else personal.usd_per_day
-        named = personal.tokens_per_day is not None or personal.usd_per_day is not None
-        row = f"user {person}"
-        whose = person if named else "each person"
-        return _make_scope(row, whose, BudgetSettings(tokens_per_day=tokens, usd_per_day=dollars))
 
     # --- reservations ---------------------------------------------------------------------------
 
@@ -245,8 +232,9 @@ class Budgets:
         if cost is None:
             if any(scope.limit.cost is not None for scope in scopes):
                 await self._store.apply(*always)
+                limit = self._in_dollars or "the limit of the API key"
                 raise BudgetExceeded(
-                    unpriced_message(need.model, self._in_dollars), notice=NoticeId.BUDGET_ZERO
+                    unpriced_message(need.model, limit), notice=NoticeId.BUDGET_ZERO
                 )
             cost = 0.0
         wants = tuple(scope.limit for scope in scopes)
@@ -355,6 +343,13 @@ def _make_scope(name: str, label: str, limits: BudgetSettings) -> BudgetScope:
     tokens = limits.tokens_per_day
     tokens = None if tokens is None else min(tokens, _MAX_TOKENS)
     return BudgetScope(name, label, BudgetLimit(name, tokens, limits.usd_per_day))
+
+
+def _payer_scope(payer: Payer) -> BudgetScope:
+    limits = BudgetSettings(
+        tokens_per_day=payer.limits.tokens_per_day, usd_per_day=payer.limits.usd_per_day
+    )
+    return _make_scope(payer.name, payer.label, limits)
 
 
 def _chat_row(key: SessionKey) -> str:

@@ -23,6 +23,7 @@ _OUTCOME_BY_INBOX_STATE = {
     InboxState.REFUSED: FeedOutcome.REFUSED,
     InboxState.HELD: FeedOutcome.STOPPED,
     InboxState.DONE: FeedOutcome.STOPPED,
+    InboxState.IGNORED: FeedOutcome.STOPPED,  # the sender lost access while the request waited
 }
 
 

@@ -63,7 +63,8 @@ class ConversationHost:
         setting = self._read_setting(key, turn.person, turn.request_options)
         changes: tuple[Change, ...] = ()
         # A budget may refuse the request; the number of a resumed one depends on the stored turn.
-        if not (start.resumed or self._services.budgets.turn_budget(key, turn.person)):
+        budget = self._services.budgets.turn_budget(key, turn.person, setting.requester)
+        if not (start.resumed or budget):
             label = setting.first_label(self._clock.monotonic())
             changes = (StartAttempt(turn.id, 1, label, self._clock.now()),)
         return PreparedTurn(changes, partial(self._create_turn, key, start, setting))

@@ -37,6 +37,7 @@ from agent.tools.contract import Tool
 from agent.tools.drafts import DraftStore
 from agent.tools.registry import ToolRegistry, filter_enabled
 from agent.turn import TurnLimits
+from gateway.access.api_keys import Requester
 from gateway.errors import CannotStart, ConfigError
 from gateway.inbound.request_options import RequestOptions, decode_options
 from gateway.inbound.routing import find_route
@@ -126,10 +127,13 @@ class Models:
         )
         if options.max_output_tokens:
             limits = replace(limits, stop_at_output_limit=True)
-        hints = "" if route and route.tools == () else self._external.instructions()
+        has_tools = options.allows_tools and not (route and route.tools == ())
+        hints = self._external.instructions() if has_tools else ""
         return TurnSetting(
-            targets=self._with_prices(_with_options(self._targets(key, route), options)),
-            tools=self._tool_registry(route),
+            targets=self._with_prices(
+                _with_options(self._targets(key, route), options), options.requester
+            ),
+            tools=self._tool_registry(route) if options.allows_tools else ToolRegistry(()),
             system="\n\n".join(filter(None, (system, options.system, hints))),
             workspace=self._workspace(person),
             drafts=DraftStore(_folder_of(self._home, "drafts", key), self._clock, person),
@@ -137,6 +141,7 @@ class Models:
             experience=self.experience,
             show_reasoning=agent.show_reasoning,
             options=options.answer,
+            requester=options.requester,
         )
 
     # --- models ---------------------------------------------------------------------------------
@@ -201,16 +206,19 @@ class Models:
             targets[0] = replace(targets[0], settings=settings)
         return tuple(targets)
 
-    def _with_prices(self, targets: tuple[Target, ...]) -> tuple[Target, ...]:
+    def _with_prices(
+        self, targets: tuple[Target, ...], requester: Requester | None
+    ) -> tuple[Target, ...]:
         """Add known prices, because a spending limit in dollars needs them."""
-        if self._price_lookup is None:
+        lookup = self._price_lookup
+        if lookup is None and requester and requester.limits.usd_per_day is not None:
+            lookup = prices.find_price
+        if lookup is None:
             return targets
         return tuple(
             replace(
                 target,
-                settings=replace(
-                    target.settings, price=self._price_lookup(target.settings, target.model)
-                ),
+                settings=replace(target.settings, price=lookup(target.settings, target.model)),
             )
             for target in targets
         )

@@ -120,7 +120,7 @@ class TurnRun:
             services,
             turn,
             self._answer,
-            services.budgets.turn_budget(key, turn.person),
+            services.budgets.turn_budget(key, turn.person, setting.requester),
             resumed=start.resumed,
         )
         self._has_text = False

@@ -10,6 +10,7 @@ from agent.providers.registry import Target
 from agent.tools.drafts import DraftStore
 from agent.tools.registry import ToolRegistry
 from agent.turn import TurnLimits
+from gateway.access.api_keys import Requester
 
 
 class TurnSetting(msgspec.Struct, frozen=True, kw_only=True):
@@ -24,6 +25,7 @@ class TurnSetting(msgspec.Struct, frozen=True, kw_only=True):
     experience: LearnedTargets
     show_reasoning: bool = False
     options: AnswerOptions = AnswerOptions()  # of the client's request
+    requester: Requester | None = None  # sender of an API request
 
     def first_label(self, now: float) -> str:
         """Return the label of the target that is tried first: one whose circuit breaker is closed."""

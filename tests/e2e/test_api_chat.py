@@ -387,7 +387,7 @@ async def test_stopped_tool_is_completed_before_the_end_of_the_stream(tmp_path: 
     async with (
         ModelServer(calls(("c1", "sleepy", "{}"))) as model,
         served(tmp_path, model, tools=shop.tools()) as api,
-        api.wire.opened("go", headers={"x-session-id": "s"}) as response,
+        api.wire.opened("go", headers={"x-holdfast-session": "s"}) as response,
     ):
         async with asyncio.timeout(8):
             await shop.entered.wait()
@@ -720,7 +720,7 @@ async def test_pictures_of_earlier_messages_reach_the_model(tmp_path: Path) -> N
 
 
 async def test_disconnected_client_ends_its_turn_but_not_its_session(tmp_path: Path) -> None:
-    session = {"x-session-id": "s"}
+    session = {"x-holdfast-session": "s"}
     async with ModelServer(talkative) as model, served(tmp_path, model) as api:
         async with api.wire.opened("hang", headers=session) as response:
             async for event in events(response):

@@ -10,6 +10,7 @@ import openai
 import pytest
 from openai.types.chat import ChatCompletion
 
+from gateway.access.api_keys import Requester
 from gateway.http.api.answers import StoredAnswers
 from gateway.settings import HttpSettings
 from sessions.records import AWAITING_CLIENT, Message
@@ -315,16 +316,16 @@ async def test_client_tools_can_be_ignored_or_refused(tmp_path: Path) -> None:
         assert (status, body["error"]["param"]) == (400, "tools")
 
 
-async def test_another_person_cannot_use_a_call_id(tmp_path: Path) -> None:
+async def test_another_key_cannot_use_a_call_id(tmp_path: Path) -> None:
     async with ModelServer(CALL) as model, served(tmp_path, model) as api:
         first = await api.chat.create(model="scripted", messages=user("hi"), tools=[WEATHER])
         (call,) = calls_of(first)
         store = api.kit.runner._store
         assert store
         answers = StoredAnswers(store)
-        assert await answers.find_by_call(call.id, "api:key")
-        assert await answers.find_by_call(call.id, "api:other") is None
-        assert await answers.find_by_call(call.id[:-1] + "z", "api:key") is None
+        assert await answers.find_by_call(call.id, Requester())
+        assert await answers.find_by_call(call.id, Requester(key="other.1a2b3c")) is None
+        assert await answers.find_by_call(call.id[:-1] + "z", Requester()) is None
 
 
 async def test_kill_9_after_a_call_was_handed_out_keeps_it(tmp_path: Path) -> None:

@@ -109,7 +109,7 @@ async def test_node_library_raises_authentication_error_for_a_wrong_key(tmp_path
 
 
 async def test_node_library_raises_rate_limit_error_for_a_full_queue(tmp_path: Path) -> None:
-    headers = {"x-session-id": "mine"}
+    headers = {"x-holdfast-session": "mine"}
     one_waits = GatewaySettings(drain_seconds=0, queue_limit=1)
     async with (
         ModelServer(talkative) as model,
@@ -284,7 +284,7 @@ async def test_picture_of_the_node_library_reaches_the_model(tmp_path: Path) -> 
 
 
 async def test_node_library_continues_a_session(tmp_path: Path) -> None:
-    headers = {"x-session-id": "mine"}
+    headers = {"x-holdfast-session": "mine"}
     async with ModelServer(talkative) as model, served(tmp_path, model) as api, node(api) as sdk:
         for text, state in (("one", "new"), ("two", "continued")):
             found = await sdk.run("headers", body=body(text), headers=headers)

@@ -24,7 +24,7 @@ from tests.fakes.model_script import calls, ok, words
 from tests.fakes.model_server import ModelServer
 from tests.fakes.responses_order import NOTICE, PROGRESS, Answered, checked, from_wire
 
-SESSION = {"x-session-id": "mine"}
+SESSION = {"x-holdfast-session": "mine"}
 MODEL = "scripted"
 
 

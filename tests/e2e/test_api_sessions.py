@@ -33,7 +33,8 @@ from tests.fakes.model_script import Script, calls, ok
 from tests.fakes.model_server import ModelServer
 from tests.fakes.shelf import PNG, Shelf, answer
 
-SESSION = {"x-session-id": "mine"}
+SESSION = {"x-holdfast-session": "mine"}
+HINT = {"x-session-id": "mine"}
 
 
 def keyed(key: str = "once", **more: str) -> dict[str, str]:
@@ -102,10 +103,11 @@ async def test_session_survives_a_restart(tmp_path: Path) -> None:
             assert asked == ["one", "echo: one", "two"]
 
 
+@pytest.mark.parametrize("header", ["x-holdfast-session", "x-session-id"])
 @pytest.mark.parametrize("name", ["~mine", "", " ", "a" * 129, "a b", "ä"])
-async def test_malformed_session_names_are_refused(tmp_path: Path, name: str) -> None:
+async def test_malformed_session_names_are_refused(tmp_path: Path, name: str, header: str) -> None:
     async with ModelServer(talkative) as model, served(tmp_path, model) as api:
-        status, headers, _ = await api.wire.ask("one", headers={"x-session-id": name})
+        status, headers, _ = await api.wire.ask("one", headers={header: name})
         if name.strip():
             assert status == 400
         else:
@@ -189,6 +191,69 @@ async def test_api_key_has_no_message_limit_by_default(tmp_path: Path) -> None:
             assert [(await api.wire.ask("hi"))[0] for _ in range(3)] == [200, 200, 200]
         async with served(tmp_path / "b", model, limits=limits) as api:
             assert [(await api.wire.ask("hi"))[0] for _ in range(3)] == [200, 200, 429]
+
+
+# --- X-Session-Id, which other programs send by themselves ---------------------------------------
+
+
+def exchange(question: str, answer: str) -> list[dict[str, str]]:
+    return [*user(question), {"role": "assistant", "content": answer}]
+
+
+async def test_session_id_with_the_stored_history_continues_the_session(tmp_path: Path) -> None:
+    async with ModelServer(talkative) as model, served(tmp_path, model) as api:
+        _, first, _ = await api.wire.ask("one", headers=HINT)
+        told = [*exchange("one", "echo: one"), *user("two")]
+        _, second, _ = await api.wire.ask("", headers=HINT, messages=told)
+        _, third, _ = await api.wire.ask("three", headers=HINT)
+        states = [each["x-session-state"] for each in (first, second, third)]
+        assert states == ["new", "continued", "continued"]
+        asked = [each["content"] for each in await api.kit.asked(3)]
+        assert asked == ["one", "echo: one", "two", "echo: two", "three"]
+        assert await api.sessions("api:mine") == [("active", None)]
+
+
+async def test_session_id_with_another_history_leaves_the_session_alone(tmp_path: Path) -> None:
+    async with ModelServer(talkative) as model, served(tmp_path, model) as api:
+        await api.wire.ask("one", headers=HINT)
+        told = [*exchange("edited", "echo: edited"), *user("two")]
+        _, headers, answer = await api.wire.ask("", headers=HINT, messages=told)
+        assert (said(answer), headers.get("x-session-state")) == ("echo: two", None)
+        asked = [each["content"] for each in await api.kit.asked(2)]
+        assert asked == ["edited", "echo: edited", "two"]
+        _, headers, _ = await api.wire.ask("three", headers=HINT)
+        assert headers["x-session-state"] == "continued"
+        asked = [each["content"] for each in await api.kit.asked(3)]
+        assert asked == ["one", "echo: one", "three"]
+
+
+async def test_title_request_of_a_program_stays_out_of_its_session(tmp_path: Path) -> None:
+    """opencode sends its title request and its first message at once, under one X-Session-Id."""
+    go = asyncio.Event()
+    shop, script = gated(go)
+    async with ModelServer(script) as model, served(tmp_path, model, tools=shop.tools()) as api:
+        async with asyncio.TaskGroup() as group:
+            main = group.create_task(api.wire.ask("hi", headers=HINT))
+            await shop.entered.wait()
+            title = [*user("Write a title for this conversation:"), *user("hi")]
+            named_ = group.create_task(api.wire.ask("", headers=HINT, messages=title))
+            await model.request(2)
+            go.set()
+        assert main.result()[1]["x-session-state"] == "new"
+        assert "x-session-state" not in named_.result()[1]
+        asked = [each["content"] for each in await api.kit.asked(2)]
+        assert asked == ["Write a title for this conversation:\n\nhi"]
+
+
+async def test_repeat_of_a_request_with_a_session_id_gets_its_answer(tmp_path: Path) -> None:
+    """The history of a repeat no longer agrees, because the first answer was added to it."""
+    async with ModelServer(talkative) as model, served(tmp_path, model) as api:
+        await api.wire.ask("one", headers=HINT)
+        told = [*exchange("one", "echo: one"), *user("two")]
+        _, _, first = await api.wire.ask("", headers=keyed(**HINT), messages=told)
+        _, headers, again = await api.wire.ask("", headers=keyed(**HINT), messages=told)
+        assert (again, headers["x-session-state"]) == (first, "continued")
+        assert len(model.requests) == 2
 
 
 # --- repeated requests -----------------------------------------------------------------------
@@ -313,7 +378,7 @@ async def test_repeat_of_a_failed_request_starts_a_new_turn(tmp_path: Path) -> N
     scripts = ('S400"no"', ok("yes"))
     async with ModelServer(*scripts) as model, served(tmp_path, model) as api:
         status, _, _ = await api.wire.ask("one", headers=keyed())
-        assert status == 502
+        assert status == 400
         for _ in range(2):
             status, _, answer = await api.wire.ask("one", headers=keyed())
             assert (status, said(answer)) == (200, "yes")
@@ -344,7 +409,7 @@ async def test_client_of_an_interrupted_turn_gets_an_error(tmp_path: Path) -> No
         async with asyncio.TaskGroup() as group:
             silent = group.create_task(api.wire.ask("one", headers=SESSION))
             await model.request(1)
-            async with api.wire.opened("hang", headers={"x-session-id": "other"}) as response:
+            async with api.wire.opened("hang", headers={"x-holdfast-session": "other"}) as response:
                 found = []
                 async for event in events(response):
                     found.append(event)

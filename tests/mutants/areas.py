@@ -1,7 +1,12 @@
 """The modules that are mutated, and the tests that have to notice."""
 
 UNIT = "tests/unit"
-_POLICY = (f"{UNIT}/gateway/test_access.py", f"{UNIT}/gateway/test_approval_rules.py")
+_KEYS = (f"{UNIT}/gateway/test_key_rules.py", f"{UNIT}/gateway/test_key_store.py")
+_POLICY = (
+    f"{UNIT}/gateway/test_access.py",
+    f"{UNIT}/gateway/test_approval_rules.py",
+    f"{UNIT}/gateway/test_key_rules.py",
+)
 _PEOPLE = (
     f"{UNIT}/gateway/test_people.py",
     f"{UNIT}/gateway/test_pairing.py",
@@ -28,6 +33,8 @@ _MACHINE = (
 TESTS: dict[str, tuple[str, ...]] = {
     "gateway/access/policy.py": _POLICY,
     "gateway/access/entries.py": _POLICY,
+    "gateway/access/api_keys.py": _KEYS,
+    "gateway/access/key_store.py": _KEYS,
     "gateway/access/pairing.py": _PEOPLE,
     "gateway/access/people.py": _PEOPLE,
     "gateway/access/strangers.py": _PEOPLE,
@@ -41,6 +48,8 @@ TESTS: dict[str, tuple[str, ...]] = {
         f"{UNIT}/gateway/test_people.py",
     ),
     "gateway/commands/lost_access.py": (f"{UNIT}/gateway/test_lost_access.py",),
+    "gateway/http/auth.py": (f"{UNIT}/gateway/http/test_http_auth.py",),
+    "gateway/spending/payers.py": (f"{UNIT}/gateway/test_payers.py",),
     "gateway/commands/enforcement.py": (f"{UNIT}/gateway/test_enforcement.py",),
     "gateway/approvals/broker.py": _APPROVALS,
     "gateway/approvals/rules.py": _APPROVALS,

@@ -2,6 +2,7 @@
 
 adapter     the platform `api`; `routes` are its endpoints
 requests    from a decoded request (`asked`) to a turn with a subscription; `models` resolves names
+session_choice  the stored session that a request names, and whether its history agrees
 chat_form, chat_shapes  `/v1/chat/completions`: codec, wire types
 responses_body, responses_form, responses_shapes  `/v1/responses`: decoder, encoder, wire types
 responses_routes  the endpoints below `/v1/responses`; `input_items` lists the input of a response

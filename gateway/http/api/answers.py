@@ -12,6 +12,7 @@ import msgspec
 from agent.client_calls import turn_of_call
 from agent.events import TurnDone, TurnEnding, VerdictName
 from agent.model.usage import Usage
+from gateway.access.api_keys import Requester
 from gateway.delivery.view import read_body
 from gateway.http.api.failures import HttpFailure, RequestRefused
 from gateway.inbound.reader import read_event
@@ -74,14 +75,21 @@ class StoredAnswers:
     def __init__(self, store: SessionStore) -> None:
         self._store = store
 
-    async def find(self, answer_id: str, *, include_running: bool = False) -> StoredAnswer | None:
-        """Return a retrievable answer; with `include_running` also any answer still in progress."""
+    async def find(
+        self, answer_id: str, requester: Requester, *, include_running: bool = False
+    ) -> StoredAnswer | None:
+        """Return a retrievable answer to a request with the same API key.
+
+        With `include_running`, also return any answer still in progress.
+        """
         known = _RESPONSE_ID.fullmatch(answer_id)
         entry = await self._store.inbox.get(f"i_{known[1]}") if known else None
         if entry is None or not entry.payload:
             return None
         asked = read_event(entry)
         if not isinstance(asked, InboundMessage) or not asked.wishes:
+            return None
+        if asked.sender.id != requester.sender_id:
             return None
         wishes = decode_options(asked.wishes)
         listed = wishes.kept or (include_running and entry.state in OPEN_STATES)
@@ -95,9 +103,9 @@ class StoredAnswers:
             id=answer_id, entry=entry, message=asked, options=wishes, turn=turn, text=text, end=end
         )
 
-    async def get(self, answer_id: str) -> StoredAnswer:
-        """Return an answer; raises `RequestRefused` if there is none."""
-        found = await self.find(answer_id)
+    async def get(self, answer_id: str, requester: Requester) -> StoredAnswer:
+        """Return an answer like `find`; raises `RequestRefused` if there is none."""
+        found = await self.find(answer_id, requester)
         if found is None:
             raise response_not_found(answer_id)
         return found
@@ -135,11 +143,14 @@ class StoredAnswers:
         )
         return text, FeedEnd(over, done, turn.cause or "")
 
-    async def find_by_call(self, call_id: str, person: str) -> StoredAnswer | None:
-        """Return the answer to a request of a person that ended with this call of a client's tool."""
+    async def find_by_call(self, call_id: str, requester: Requester) -> StoredAnswer | None:
+        """Return the answer that ended with this call of a client's tool.
+
+        Only answers to requests with the same API key are found.
+        """
         turn_id = turn_of_call(call_id)
         turn = await self._store.turns.get(turn_id) if turn_id else None
-        if turn is None or turn.cause != HANDED_TO_CLIENT or turn.person != person:
+        if turn is None or turn.cause != HANDED_TO_CLIENT:
             return None
         if await self._is_session_deleted(turn):
             return None
@@ -147,6 +158,8 @@ class StoredAnswers:
             asked = read_event(entry) if entry.payload else None
             if not isinstance(asked, InboundMessage) or not asked.wishes:
                 continue
+            if asked.sender.id != requester.sender_id:
+                return None
             text, end = await self.read_ending(entry, turn)
             handed = end.done.client_calls if end and end.done else ()
             if call_id in {call.id for call in handed}:

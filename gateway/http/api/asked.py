@@ -5,6 +5,7 @@ import hashlib
 import msgspec
 
 from agent.model.answer_options import AnswerOptions
+from gateway.access.api_keys import Requester
 from sessions.records import MessageRole, ToolCall
 
 
@@ -45,6 +46,8 @@ class ApiRequest(msgspec.Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()  # about parts of the request that have no effect
     echo: bytes = b""  # see `gateway.inbound.request_options.RequestOptions.echo`
     digest: str = ""
+    user: str = ""  # as the client names the person behind the request
+    requester: Requester | None = None  # set after the authentication
 
 
 def replace_nul(text: str) -> str:

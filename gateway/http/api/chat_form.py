@@ -87,6 +87,7 @@ def read_request(content: bytes) -> ApiRequest:
         options=replace(tools.options, sampling=_sampling(body), format=_format(body)),
         warnings=tools.warnings,
         digest=body_digest("chat", content),
+        user=body.user or "",
     )
 
 

@@ -183,7 +183,10 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
     logit_bias: dict[str, Bias] | None = None
     verbosity: Verbosity | None = None
     service_tier: str | None = None
-    user: str | None = None
+    user: Annotated[
+        str | None,
+        Meta(description="The person behind the request; see `http.trust_user_header`."),
+    ] = None
     logprobs: Annotated[bool | None, _NO_PROBABILITIES] = None
     modalities: Annotated[list[str] | None, _ONLY_TEXT] = None
     n: Annotated[float | None, _SINGLE_CHOICE] = None

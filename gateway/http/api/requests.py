@@ -15,6 +15,7 @@ import msgspec
 from starlette.requests import Request
 
 from agent.events import TextDelta
+from gateway.access.api_keys import API_PLATFORM, Requester, is_generated
 from gateway.http.api.answers import OPEN_STATES, StoredAnswer, StoredAnswers
 from gateway.http.api.asked import ApiRequest, RequestMessage
 from gateway.http.api.client_results import (
@@ -36,6 +37,9 @@ from gateway.http.api.failures import (
 )
 from gateway.http.api.fetch_pictures import RequestPictures
 from gateway.http.api.models import ModelResolver
+from gateway.http.api.session_choice import SESSION_HEADER, NamedSession, agrees, read_named_session
+from gateway.http.auth import requester_of
+from gateway.http.client_names import ClientNames
 from gateway.inbound.reader import origin_of, read_event
 from gateway.inbound.reception import MessageRejected, source_of
 from gateway.inbound.request_options import (
@@ -58,22 +62,26 @@ from sessions.conversation.events import (
     StartWaiting,
 )
 from sessions.key import SessionKey
-from sessions.records import InboxEntry, InboxState, Message, SessionReason, TurnState
+from sessions.records import (
+    ConversationSnapshot,
+    InboxEntry,
+    InboxState,
+    Message,
+    SessionReason,
+    TurnState,
+)
 from sessions.store.store import SessionStore
 from sessions.values.clock import Clock
 from sessions.values.ids import Ids, stable_id, unique_part
 
 log = logging.getLogger(__name__)
 
-PLATFORM = "api"
+PLATFORM = API_PLATFORM
 
-_SENDER = Sender(id="key", name="API")
-_PERSON = f"{PLATFORM}:{_SENDER.id}"
 _PREVIOUS = "previous_response_id"
 _MAX_SESSION_ID_LENGTH = 128
 SESSION_ID_PATTERN = rf"[A-Za-z0-9][A-Za-z0-9._:@/+=-]{{0,{_MAX_SESSION_ID_LENGTH - 1}}}"
 MAX_IDEMPOTENCY_KEY_LENGTH = 255
-_GENERATED_PREFIX = "~"  # of generated conversation names; clients cannot choose such a name
 _MAX_TRIES_PER_KEY = 20  # turns without an answer under one Idempotency-Key
 _RESUMABLE_REASONS = {SessionReason.CRASH, SessionReason.RESTART, SessionReason.STUCK}
 _LARGE_BODY_BYTES = 200_000  # larger bodies are decoded in a thread
@@ -130,7 +138,7 @@ def _key_of(address: Address) -> str:
 class ConversationAccess(msgspec.Struct, frozen=True, kw_only=True):
     """Operations on conversations that API requests need."""
 
-    submit: Callable[[InboundMessage], Awaitable[InboxEntry | MessageRejected]]
+    submit: Callable[[InboundMessage, Requester], Awaitable[InboxEntry | MessageRejected]]
     """Store a message, so that its turn begins."""
     post: Callable[[str, Event], None]
     """Send an event to the conversation of a key."""
@@ -138,6 +146,13 @@ class ConversationAccess(msgspec.Struct, frozen=True, kw_only=True):
     """Like `post`, but returns after the event is handled."""
     erase_session: Callable[[str], Awaitable[None]]
     is_stopping: Callable[[], bool]
+
+
+class RequestPolicy(msgspec.Struct, frozen=True, kw_only=True):
+    """Settings of `[http]` about what requests may say."""
+
+    client_names: ClientNames
+    client_tools: ClientToolPolicy
 
 
 class ApiRequests:
@@ -153,10 +168,11 @@ class ApiRequests:
         model_resolver: ModelResolver,
         conversations: ConversationAccess,
         pictures: RequestPictures,
-        tool_policy: ClientToolPolicy = "pass",
+        policy: RequestPolicy,
     ) -> None:
-        self._tool_policy = tool_policy
         self.model_resolver = model_resolver
+        self.client_names = policy.client_names
+        self._tool_policy = policy.client_tools
         self.stored_answers = StoredAnswers(store)
         self._store = store
         self._clock = clock
@@ -167,34 +183,46 @@ class ApiRequests:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def begin(
-        self, request: ApiRequest, session_id: str, idempotency_key: str
+        self,
+        request: ApiRequest,
+        requester: Requester,
+        session: NamedSession,
+        idempotency_key: str,
     ) -> TurnSubscription:
         """Store a request and subscribe to its turn.
 
-        `session_id` names a conversation to continue; `idempotency_key` makes a repeat safe. Raises
-        `RequestRefused`, or `StoreError` if nothing was stored.
+        Sessions, answers and `idempotency_key`, which makes a repeat safe, belong to the key of the
+        requester. Raises `RequestRefused`, or `StoreError` if nothing was stored.
         """
         if self._conversations.is_stopping():
             raise RequestRefused(NOT_READY)
-        _check_headers(session_id, idempotency_key)
+        _check_headers(session, idempotency_key)
         request = msgspec.structs.replace(
-            request, model=await self.model_resolver.resolve(request.model)
+            request,
+            model=await self.model_resolver.resolve(request.model),
+            requester=requester,
         )
-        previous = await self._find_previous(request, session_id)
+        previous = await self._find_previous(request, requester, session)
         # Clients cannot choose this name, so the conversation belongs to this request alone.
         own = stable_id(PLATFORM, idempotency_key) if idempotency_key else self._new_id()
-        fresh = Address(PLATFORM, session_id or f"{_GENERATED_PREFIX}{own}")
+        fresh = Address(PLATFORM, requester.generated_conversation(own))
+        named = Address(PLATFORM, requester.conversation(session.name)) if session.name else None
         event = f"k{stable_id(idempotency_key)}" if idempotency_key else self._new_id()
         # The lock keeps other requests out between reading the end of a conversation and adding to it.
-        async with self._lock_for(previous.address if previous else fresh):
+        async with self._lock_for(previous.address if previous else named or fresh):
             for number in range(1, _MAX_TRIES_PER_KEY + 1):
                 name = event if number == 1 else f"{event}~{number}"
-                if previous is None:
-                    where = await self._choose_destination(request, fresh, session_id)
-                else:
-                    where = await self._destination_after(
-                        request, previous, fresh, name if idempotency_key else ""
+                repeat = name if idempotency_key else ""
+                where = None
+                if previous:
+                    where = await self._destination_after(request, previous, fresh, repeat)
+                elif named:
+                    where = await self._continue_named(
+                        request, named, repeat, is_hint=session.is_hint
                     )
+                if where is None:  # the request is the whole conversation
+                    whole = complete_history(request.messages)
+                    where = _Destination(address=fresh, single_turn=True, messages=whole)
                 found = await self._try_subscribe(request, where, name, keyed=bool(idempotency_key))
                 if found:
                     return found
@@ -209,9 +237,13 @@ class ApiRequests:
     async def delete(self, answer: StoredAnswer) -> None:
         """Delete an answer, and its generated conversation once all its answers are deleted."""
         await self.stored_answers.mark_deleted(answer, self._clock.now())
-        turn, own = answer.turn, answer.address.chat.startswith(_GENERATED_PREFIX)
+        turn, own = answer.turn, is_generated(answer.address.chat)
         if turn and own and await self.stored_answers.are_all_deleted(turn.session_id):
-            by = CommandContext(address=answer.entry.address, person=_PERSON, admin=True)
+            by = CommandContext(
+                address=answer.entry.address,
+                person=f"{PLATFORM}:{answer.message.sender.id}",
+                admin=True,
+            )
             await self._conversations.ask(answer.entry.key, DeleteSession(by, turn.session_id))
             await self._conversations.erase_session(turn.session_id)
 
@@ -220,26 +252,29 @@ class ApiRequests:
     def _lock_for(self, address: Address) -> asyncio.Lock:
         return self._locks.setdefault(address.chat, asyncio.Lock())
 
-    async def _find_previous(self, request: ApiRequest, session_id: str) -> StoredAnswer | None:
+    async def _find_previous(
+        self, request: ApiRequest, requester: Requester, session: NamedSession
+    ) -> StoredAnswer | None:
         """Return the answer that a request continues, if any; raises `RequestRefused`.
 
         Results of client tools continue the answer that contains their calls, even if the request
         brings its whole history.
         """
-        if session_id and request.previous_id:
-            msg = "X-Holdfast-Session and previous_response_id both name a conversation; send only one."
+        is_named = bool(session.name) and not session.is_hint
+        if request.previous_id and is_named:
+            msg = f"{SESSION_HEADER} and {_PREVIOUS} both name a conversation; send only one."
             raise invalid_request(msg, _PREVIOUS)
-        if session_id:
-            return None
         if request.previous_id:
-            return await self._find_answer(request.previous_id)
+            return await self._find_answer(request.previous_id, requester)
+        if is_named:
+            return None
         for call_id in result_ids(new_messages(request.messages)):
-            if found := await self.stored_answers.find_by_call(call_id, _PERSON):
+            if found := await self.stored_answers.find_by_call(call_id, requester):
                 return found
         return None
 
-    async def _find_answer(self, answer_id: str) -> StoredAnswer:
-        found = await self.stored_answers.find(answer_id)
+    async def _find_answer(self, answer_id: str, requester: Requester) -> StoredAnswer:
+        found = await self.stored_answers.find(answer_id, requester)
         if found is None:
             msg = f"Previous response with id '{answer_id[:80]}' not found."
             raise invalid_request(msg, _PREVIOUS, "previous_response_not_found")
@@ -248,23 +283,40 @@ class ApiRequests:
             raise invalid_request(msg, _PREVIOUS, "previous_response_in_progress")
         return found
 
-    async def _choose_destination(
-        self, request: ApiRequest, address: Address, session_id: str
-    ) -> _Destination:
-        """Return the conversation of a request that continues no particular answer."""
-        if not session_id:
-            whole = complete_history(request.messages)
-            return _Destination(address=address, single_turn=True, messages=whole)
-        # The stored history takes precedence over the client's.
-        messages: Sequence[RequestMessage] = request.messages[-1:]
-        after = ""
-        if result_ids(new_messages(request.messages)):
-            messages, after = await self._match_results(request, address)
-        return _Destination(
+    async def _continue_named(
+        self, request: ApiRequest, address: Address, event: str, *, is_hint: bool
+    ) -> _Destination | None:
+        """Return the named session, whose stored history replaces the client's.
+
+        Returns None if the session was only a hint and the histories differ. `event` is as in
+        `_destination_after`.
+        """
+        there = _Destination(
             address=address,
             session_state=await self._read_session_state(address),
-            messages=messages,
-            after=after,
+            messages=request.messages[-1:],
+        )
+        if event and await self._store.inbox.find(there.source, event):
+            return there
+        brings_results = bool(result_ids(new_messages(request.messages)))
+        if is_hint:  # results of calls that are waiting were found before
+            agrees_with_stored = await self._has_history(there.key, request.messages[:-1])
+            return there if agrees_with_stored and not brings_results else None
+        if not brings_results:
+            return there
+        messages, after = await self._match_results(request, address)
+        return msgspec.structs.replace(there, messages=messages, after=after)
+
+    async def _has_history(self, key: str, history: tuple[RequestMessage, ...]) -> bool:
+        """Return True if the next turn of a conversation continues this history."""
+        if not history:
+            return True
+        stored = await self._store.conversation(key)
+        if stored.waiting or stored.running:
+            return False
+        session = stored.active or (stored.newest if _is_resumable(stored) else None)
+        return session is not None and agrees(
+            history, await self._store.sessions.history(session.id)
         )
 
     async def _match_results(
@@ -305,7 +357,7 @@ class ApiRequests:
             raise no_such_call(new[-1].tool_call_id or "")
         there = _Destination(
             address=previous.address,
-            single_turn=previous.address.chat.startswith(_GENERATED_PREFIX),
+            single_turn=is_generated(previous.address.chat),
             messages=messages,
         )
         branch = _Destination(address=fresh, single_turn=True, messages=messages)
@@ -344,9 +396,13 @@ class ApiRequests:
             if known and known.payload is None:  # deleted with its conversation
                 return None
             if known is None or known.state is InboxState.WAITING:
-                message = await self._build_message(request, destination, event, keyed=keyed)
+                requester = request.requester
+                assert requester  # noqa: S101 - `begin` sets it
+                message = await self._build_message(
+                    request, requester, destination, event, keyed=keyed
+                )
                 assert source_of(message) == source  # noqa: S101 - same address
-                known = _accepted_entry(await self._conversations.submit(message))
+                known = _accepted_entry(await self._conversations.submit(message, requester))
             if _options_of(known).digest != request.digest:
                 raise RequestRefused(IDEMPOTENCY_KEY_REUSED)
             following = await self._subscribe(feed, known, destination.session_state)
@@ -411,7 +467,13 @@ class ApiRequests:
     # --- building the message -------------------------------------------------------------------
 
     async def _build_message(
-        self, request: ApiRequest, destination: _Destination, event: str, *, keyed: bool
+        self,
+        request: ApiRequest,
+        requester: Requester,
+        destination: _Destination,
+        event: str,
+        *,
+        keyed: bool,
     ) -> InboundMessage:
         # The last message first, because the size of all pictures together is limited.
         *earlier, asked = destination.messages
@@ -435,6 +497,7 @@ class ApiRequests:
             answer=apply_policy(request.options, self._tool_policy),
             tool_call_id=said.tool_call_id or "",
             echo=request.echo,
+            requester=None if requester == Requester() else requester,
         )
         files = await self._pictures.store_all(said.pictures)
         words = (Text(said.text),) if said.text.strip() else ()
@@ -442,7 +505,7 @@ class ApiRequests:
             id=event,
             at=self._clock.now(),
             address=destination.address,
-            sender=_SENDER,
+            sender=Sender(id=requester.sender_id, name=requester.name),
             parts=(*words, *files),
             direct=True,
             addressed=True,
@@ -463,9 +526,7 @@ class ApiRequests:
         stored = await self._store.conversation(_key_of(address))
         if stored.active:
             return "continued"
-        last = stored.newest
-        resumed = last and last == stored.suspended and last.reason in _RESUMABLE_REASONS
-        if resumed:
+        if _is_resumable(stored):
             return "resumed"
         return "continued" if stored.waiting else "new"
 
@@ -473,13 +534,18 @@ class ApiRequests:
         return unique_part(self._ids.new("q"))
 
 
-async def close_abandoned_requests(store: SessionStore, clock: Clock, key: str) -> None:
+async def close_abandoned_requests(
+    store: SessionStore, clock: Clock, key: str, has_access: Callable[[InboxEntry], bool]
+) -> None:
     """Close queued requests of an earlier process, except those with an Idempotency-Key.
 
     Their clients lost the connection; only a request with a key can be repeated and joined.
+    Requests with an API key that was revoked meanwhile are closed too.
     """
     waiting = (await store.conversation(key)).waiting
-    gone = tuple(entry.id for entry in waiting if not _options_of(entry).keyed)
+    gone = tuple(
+        entry.id for entry in waiting if not (_options_of(entry).keyed and has_access(entry))
+    )
     if gone:
         await store.apply(SetInbox(ids=gone, state=InboxState.DONE, at=clock.now()))
 
@@ -492,13 +558,19 @@ def auto_resumes(key: str) -> bool:
     return key.startswith(f"{PLATFORM}:")
 
 
-def _check_headers(session_id: str, idempotency_key: str) -> None:
-    if session_id and not re.fullmatch(SESSION_ID_PATTERN, session_id):
+def _is_resumable(stored: ConversationSnapshot) -> bool:
+    """Return True if the next request resumes the newest session, which was interrupted."""
+    last = stored.newest
+    return last is not None and last == stored.suspended and last.reason in _RESUMABLE_REASONS
+
+
+def _check_headers(session: NamedSession, idempotency_key: str) -> None:
+    if session.name and not re.fullmatch(SESSION_ID_PATTERN, session.name):
         msg = (
-            f"A session name (X-Holdfast-Session) can have up to {_MAX_SESSION_ID_LENGTH} letters, "
-            "digits and . _ : @ / + = -"
+            f"{session.header} can have up to {_MAX_SESSION_ID_LENGTH} letters, digits and "
+            ". _ : @ / + = -"
         )
-        raise invalid_request(msg, "X-Session-Id")
+        raise invalid_request(msg, session.header)
     if len(idempotency_key) > MAX_IDEMPOTENCY_KEY_LENGTH:
         msg = f"An Idempotency-Key can have at most {MAX_IDEMPOTENCY_KEY_LENGTH} characters."
         raise invalid_request(msg, "Idempotency-Key")
@@ -531,10 +603,10 @@ async def subscribe_to_answer(
     """Decode an HTTP request and begin its turn; raises like `ApiRequests.begin`."""
     body = await request.body()
     asked = await asyncio.to_thread(decode, body) if len(body) > _LARGE_BODY_BYTES else decode(body)
-    headers = request.headers
-    session = headers.get("x-holdfast-session") or headers.get("x-session-id", "")
-    key = headers.get("idempotency-key", "")
-    subscription = await requests.begin(asked, session, key)
+    session = read_named_session(request.headers)
+    key = request.headers.get("idempotency-key", "")
+    requester = requests.client_names.identify(requester_of(request), request.headers, asked.user)
+    subscription = await requests.begin(asked, requester, session, key)
     for warning in asked.warnings:
         log.warning("api: request %s: %s", subscription.id, warning)
     return asked, subscription

@@ -35,8 +35,8 @@ from gateway.http.api.responses_shapes import (
 from sessions.records import MessageRole, ToolCall
 
 _CONVERSATION_NOT_SUPPORTED = (
-    "Conversation objects are not supported: name a conversation with the header X-Session-Id, or "
-    "continue an answer with `previous_response_id`."
+    "Conversation objects are not supported: name a conversation with the header "
+    "X-Holdfast-Session, or continue an answer with `previous_response_id`."
 )
 _BACKGROUND_NOT_SUPPORTED = (
     "Background responses are not supported; leave `background` out. If the connection may break, "
@@ -81,6 +81,7 @@ def read_request(content: bytes) -> ApiRequest:
         warnings=tools.warnings,
         echo=_encode_echo(body, store=store),
         digest=body_digest("responses", content),
+        user=body.user or "",
     )
 
 

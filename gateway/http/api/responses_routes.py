@@ -16,6 +16,7 @@ from gateway.http.api.responses_body import read_request
 from gateway.http.api.responses_form import ResponsesEncoder
 from gateway.http.api.responses_shapes import ResponseDeleted
 from gateway.http.api.stream import AnswerResponse
+from gateway.http.auth import requester_of
 from gateway.observe.redact import Redactor
 from sessions.records import InboxEntry
 from sessions.values.clock import Clock
@@ -72,13 +73,11 @@ class ResponsesRoutes:
         """Handle `GET /v1/responses/{id}`."""
         if request.query_params.get("stream", "").lower() == "true":
             raise invalid_request(_STREAM_NOT_SUPPORTED, "stream", "unsupported_parameter")
-        return _json_response(
-            self._encode(await self._requests.stored_answers.get(_requested_id(request)))
-        )
+        return _json_response(self._encode(await self._get(request)))
 
     async def delete(self, request: Request) -> ASGIApp:
         """Handle `DELETE /v1/responses/{id}`."""
-        kept = await self._requests.stored_answers.get(_requested_id(request))
+        kept = await self._get(request)
         if kept.end is None:
             raise invalid_request(_STILL_IN_PROGRESS, code="response_in_progress")
         await self._requests.delete(kept)
@@ -87,7 +86,9 @@ class ResponsesRoutes:
     async def cancel(self, request: Request) -> ASGIApp:
         """Handle `POST /v1/responses/{id}/cancel`, also for a running answer with store=false."""
         name = _requested_id(request)
-        kept = await self._requests.stored_answers.find(name, include_running=True)
+        kept = await self._requests.stored_answers.find(
+            name, requester_of(request), include_running=True
+        )
         if kept and kept.end is None:
             await self._requests.stop(kept)
             kept = await self._requests.stored_answers.refresh(kept)
@@ -97,7 +98,7 @@ class ResponsesRoutes:
 
     async def input_items(self, request: Request) -> ASGIApp:
         """Handle `GET /v1/responses/{id}/input_items`."""
-        kept = await self._requests.stored_answers.get(_requested_id(request))
+        kept = await self._get(request)
         return _json_response(
             input_items.encode_page(kept.message, kept.options, request.query_params)
         )
@@ -105,6 +106,12 @@ class ResponsesRoutes:
     def _completed_at(self, entry: InboxEntry) -> int:
         """Return the time at which the answer to a request was complete, in seconds."""
         return (entry.settled_at or self._clock.now()) // 1000
+
+    async def _get(self, request: Request) -> StoredAnswer:
+        """Return the answer that a request names; raises `RequestRefused`."""
+        return await self._requests.stored_answers.get(
+            _requested_id(request), requester_of(request)
+        )
 
     def _encode(self, answer: StoredAnswer) -> bytes:
         form = ResponsesEncoder(

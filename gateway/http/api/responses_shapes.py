@@ -118,6 +118,10 @@ class ResponseRequest(msgspec.Struct, frozen=True, kw_only=True):
     top_p: TopP | None = None
     reasoning: Reasoning | None = None
     text: TextOptions | None = None
+    user: Annotated[
+        str | None,
+        Meta(description="The person behind the request; see `http.trust_user_header`."),
+    ] = None
     tools: Annotated[
         list[ResponseTool] | None,
         Meta(description="Tools of the client, offered beside the agent's own."),
@@ -125,7 +129,6 @@ class ResponseRequest(msgspec.Struct, frozen=True, kw_only=True):
     tool_choice: ToolChoiceForm = None
     parallel_tool_calls: bool | None = None
     service_tier: str | None = None
-    user: str | None = None
     safety_identifier: str | None = None
     prompt_cache_key: str | None = None
     max_tool_calls: TokenLimit | None = None  # echoed; no limit on the agent's own calls

@@ -15,13 +15,13 @@ from gateway.http.api.models import Model, ModelList
 from gateway.http.api.requests import ApiRequests, subscribe_to_answer
 from gateway.http.api.responses_routes import ResponsesRoutes
 from gateway.http.api.stream import AnswerResponse
-from gateway.http.auth import INVALID_API_KEY, has_valid_key
+from gateway.http.auth import Authenticate, set_requester
+from gateway.http.errors import HttpFailure
 from gateway.http.responses import failure_response
 from gateway.observe.redact import Redactor
 from sessions.conversation.actor import EventNotHandled
 from sessions.errors import StoreError
 from sessions.values.clock import Clock
-from sessions.values.secret import Secret
 
 log = logging.getLogger(__name__)
 
@@ -36,13 +36,13 @@ class ApiRoutes:
         requests: ApiRequests,
         clock: Clock,
         *,
-        api_key: Secret | None,
+        authenticate: Authenticate,
         keepalive_seconds: float,
         redactor: Redactor,
     ) -> None:
         self._requests = requests
         self._clock = clock
-        self._api_key = api_key
+        self._authenticate = authenticate
         self._keepalive_seconds = keepalive_seconds
         self._redactor = redactor
         self._responses = ResponsesRoutes(requests, clock, keepalive_seconds, redactor)
@@ -109,8 +109,10 @@ class ApiRoutes:
         """Wrap a handler: check the API key, and turn errors into responses in OpenAI's shape."""
 
         async def answer(request: Request) -> ASGIApp:
-            if not has_valid_key(request, self._api_key):
-                return failure_response(INVALID_API_KEY)
+            requester = await self._authenticate(request)
+            if isinstance(requester, HttpFailure):
+                return failure_response(requester)
+            set_requester(request, requester)
             try:
                 return await handler(request)
             except ClientDisconnect:

@@ -9,6 +9,7 @@ from gateway.http.api.failures import model_not_found
 from gateway.http.api.models import Model, ModelList
 from gateway.http.api.pieces import AnswerTextPiece, ToolEndPiece, ToolStartPiece
 from gateway.http.api.requests import MAX_IDEMPOTENCY_KEY_LENGTH, SESSION_ID_PATTERN
+from gateway.http.api.session_choice import HINT_HEADER, SESSION_HEADER
 from gateway.http.api.tool_events import EVENT_CHUNK_TYPES
 from gateway.http.errors import ErrorBody
 from gateway.http.openapi import refused
@@ -24,9 +25,11 @@ from gateway.turns.feed_events import FeedNotice
 from sessions.values.notices import NoticeId
 
 SESSION_ID = ParameterSpec(
-    name="X-Session-Id",
-    description="Name of a stored conversation. Only the last message of the request is used; "
-    "earlier messages come from the stored history.",
+    name=SESSION_HEADER,
+    description="Name of a stored conversation of this API key. Only the last message of the "
+    "request is used; earlier messages come from the stored history. "
+    f"`{HINT_HEADER}` does the same, but only if the earlier messages of the request agree with "
+    "the stored history or are left out.",
     schema={"type": "string", "pattern": f"^({SESSION_ID_PATTERN})?$"},
     example="team-notes",
 )
@@ -92,7 +95,7 @@ OPERATIONS = (
         tag="chat",
         summary="Ask the agent",
         description="The agent answers as it does in a chat, with its own tools. Without "
-        "`X-Session-Id` the messages of the request are the conversation.\n\n"
+        "`X-Holdfast-Session` the messages of the request are the conversation.\n\n"
         "A stream sends comments (`: keepalive`) while it is idle. Events without a name are a "
         "`ChatChunk`, or an `ErrorBody` if the answer breaks off; the last one is `[DONE]`. A turn "
         "ends when its client disconnects, unless another client with the same `Idempotency-Key` "

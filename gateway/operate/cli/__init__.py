@@ -6,7 +6,7 @@ Every command pays for the imports of this module: click, and nothing slow.
     run, chat, terminal, remote
                            the daemon, and the chat in a terminal with or without one
     mcp                    MCP servers
-    daemon, pair, sessions, restarting
+    daemon, pair, keys, sessions, restarting
                            commands that talk to the running daemon
     why, doctor, selftest, db, backup, config, setup, service
                            diagnosis, maintenance and installation
@@ -29,6 +29,7 @@ _COMMANDS = {
     "service": ("service", "Run the gateway as a systemd service."),
     "send": ("daemon", "Post a message to a chat."),
     "pair": ("pair", "Give people access, or take it away."),
+    "keys": ("keys", "Manage the keys of API clients."),
     "sessions": ("sessions", "List, show, stop and restore conversations."),
     "mcp": ("mcp", "Add, list, try and log in at MCP servers."),
     "why": ("why", "Trace a message through the gateway."),

@@ -143,14 +143,28 @@ def report_data(report: MessageReport) -> dict[str, Any]:
             "attempts": turn.attempts,
             "cause": turn.cause,
         },
+        "client": _client_data(entry),
         "items": [_item_data(item) for item in report.trace.items],
+    }
+
+
+def _client_data(entry: InboxEntry) -> dict[str, str | None] | None:
+    """Return key, person, and the names that the client gives, of an API request."""
+    requester = story.api_requester(entry)
+    if requester is None:
+        return None
+    return {
+        "key": requester.key or None,
+        "person": requester.person,
+        "user": requester.named_user or None,
+        "chat": requester.named_chat or None,
     }
 
 
 def _unrequested_item_data(item: OutboxItem) -> dict[str, Any]:
     """Return a message that answers no received message, with the keys of a report."""
     keys = ("message", "id", "key", "state", "decision", "now", "goes_on_when", "received_at")
-    absent = dict.fromkeys((*keys, "settled_at", "session", "turn"))
+    absent = dict.fromkeys((*keys, "settled_at", "session", "turn", "client"))
     return {**absent, "items": [_item_data(item)]}
 
 

@@ -2,12 +2,19 @@
 
 from collections.abc import Iterator
 
+import msgspec
+
+from gateway.access.api_keys import API_PLATFORM, Requester
 from gateway.inbound import decisions
 from gateway.inbound.decisions import InboxDecision
 from gateway.inbound.reader import read_event
+from gateway.inbound.request_options import decode_options
 from gateway.operate.why.facts import MessageReport
-from platforms.core.contract import InboundDelete, InboundEdit
+from platforms.core.contract import InboundDelete, InboundEdit, InboundMessage
 from sessions.records import InboxEntry, ItemState, OutboxItem
+from sessions.values.text import shorten
+
+_MAX_NAME = 60
 
 
 def headline(report: MessageReport) -> str:
@@ -49,6 +56,8 @@ def _timeline(report: MessageReport) -> Iterator[tuple[int, str]]:
     entry, turn, around = report.entry, report.trace.turn, report.around
     decision = f" (decision: {entry.decision})" if entry.decision else ""
     yield entry.received_at, f"received and stored as {entry.id}{decision}"
+    if requester := api_requester(entry):
+        yield entry.received_at, _describe_requester(requester)
     yield from _corrections(report)
     if turn:
         if turn.started_at < entry.received_at:
@@ -70,6 +79,27 @@ def _timeline(report: MessageReport) -> Iterator[tuple[int, str]]:
             yield item.settled_at, f"{item.kind} {_delivery_result(item)}"
     if entry.settled_at is not None and not (turn and turn.finished_at == entry.settled_at):
         yield entry.settled_at, "settled"
+
+
+def api_requester(entry: InboxEntry) -> Requester | None:
+    """Return the sender of an API request; None for other messages and for damaged ones."""
+    if entry.address.platform != API_PLATFORM or not entry.payload:
+        return None
+    try:
+        event = read_event(entry)
+    except msgspec.DecodeError:
+        return None
+    if not isinstance(event, InboundMessage) or not event.wishes:
+        return None
+    return decode_options(event.wishes).requester or Requester()
+
+
+def _describe_requester(requester: Requester) -> str:
+    """Return the key of an API request, and the user and chat that its client names."""
+    key = f"the API key {requester.name}" if requester.key else "the API key of the configuration"
+    named = {"user": requester.named_user, "chat": requester.named_chat}
+    names = [f"{what} {shorten(name, _MAX_NAME)}" for what, name in named.items() if name]
+    return f"sent with {key}" + (f"; {', '.join(names)}, as the client says" if names else "")
 
 
 def _delivery_result(item: OutboxItem) -> str:

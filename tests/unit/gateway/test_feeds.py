@@ -81,6 +81,7 @@ def test_a_feed_ends_with_its_turn(state: TurnState, over: FeedOutcome) -> None:
     [
         (InboxState.REFUSED, FeedOutcome.REFUSED),
         (InboxState.HELD, FeedOutcome.STOPPED),
+        (InboxState.IGNORED, FeedOutcome.STOPPED),
         (InboxState.RUNNING, None),
     ],
 )

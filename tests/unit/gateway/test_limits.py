@@ -18,3 +18,12 @@ def test_people_are_counted_separately() -> None:
     assert not counter.try_acquire("a", 1, 59_999)
     assert counter.try_acquire("b", 1, 0)
     assert counter.try_acquire("a", 1, 60_000)
+
+
+def test_message_counts_for_all_or_for_none() -> None:
+    counter = MessageRateLimit()
+    assert counter.try_acquire_all({"key": 2, "person": 1}, 0) is None
+    assert counter.try_acquire_all({"key": 2, "person": 1}, 1) == "person"
+    assert counter.try_acquire_all({"key": 2}, 2) is None
+    assert counter.try_acquire_all({"key": 2, "other": 1}, 3) == "key"
+    assert counter.try_acquire("other", 1, 4)

@@ -6,7 +6,7 @@ import pytest
 
 from gateway.delivery.link import Crashed
 from gateway.observe.metric_types import CounterMetric, HistogramMetric
-from gateway.observe.metrics import _MAX_REMEMBERED, MAX_MODELS, Metrics
+from gateway.observe.metrics import _MAX_REMEMBERED, MAX_KEYS, MAX_MODELS, Metrics
 from platforms.core.contract import Address, Edit, Op, Post, React, Receipt, Typing
 from platforms.core.errors import (
     ChatGone,
@@ -209,6 +209,15 @@ def test_models_beyond_the_limit_are_counted_as_other() -> None:
     assert len(models) <= MAX_MODELS + 1
     assert "other" in models
     assert max(map(len, models)) <= 80
+
+
+def test_keys_beyond_the_limit_are_counted_as_other() -> None:
+    ledger = Metrics()
+    for number in range(MAX_KEYS + 10):
+        ledger.on_api_request(f"key-{number}", "none")
+    found = counted(ledger.api_requests)
+    assert len(found) == MAX_KEYS + 1
+    assert found["other", "none"] == 10
 
 
 @pytest.mark.parametrize(

@@ -154,7 +154,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str | None, str]] = {
     ),
     "tools": ({"input": "x", "tools": [{"type": "function"}]}, "tools[0].name", "is missing"),
     "background": ({"input": "x", "background": True}, "background", "Idempotency-Key"),
-    "conversation": ({"input": "x", "conversation": "c"}, "conversation", "X-Session-Id"),
+    "conversation": ({"input": "x", "conversation": "c"}, "conversation", "X-Holdfast-Session"),
     "prompt": ({"input": "x", "prompt": {"id": "p"}}, "prompt", "instructions"),
     "format without name": (
         {"input": "x", "text": {"format": {"type": "json_schema"}}},

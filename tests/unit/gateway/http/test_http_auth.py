@@ -12,8 +12,26 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
+from gateway.access.api_keys import (
+    KeyRole,
+    Requester,
+    StoredKey,
+    find_key,
+    key_digest,
+    requester_with,
+)
 from gateway.http import build_app, metrics_route
-from gateway.http.auth import INVALID_API_KEY, _constant_time_equal, has_valid_key, is_local
+from gateway.http.auth import (
+    INVALID_API_KEY,
+    KEY_WITHOUT_ACCESS,
+    _constant_time_equal,
+    authenticator,
+    has_valid_key,
+    is_local,
+    requester_of,
+    set_requester,
+)
+from gateway.http.errors import HttpFailure
 from gateway.http.responses import failure_response
 from sessions.values.secret import Secret
 
@@ -54,6 +72,73 @@ async def asked(
     transport = httpx2.ASGITransport(app, client=(peer, 5))
     async with httpx2.AsyncClient(transport=transport, base_url=f"http://{name}") as client:
         yield client
+
+
+class Keys:
+    """Stored keys, of which some have a person without access."""
+
+    def __init__(self, *keys: StoredKey, without_access: StoredKey | None = None) -> None:
+        self._keys = keys
+        self._without_access = without_access
+        self.used: list[str] = []
+
+    def find(self, text: str) -> StoredKey | None:
+        return find_key(self._keys, text)
+
+    def has_access(self, key: StoredKey) -> bool:
+        return key is not self._without_access
+
+    async def record_use(self, key: StoredKey) -> None:
+        self.used.append(key.name)
+
+
+def stored(name: str) -> StoredKey:
+    return StoredKey(
+        id=f"{name}.1",
+        name=name,
+        digest=key_digest(f"hf-{name}"),
+        person="telegram:1001",
+        role=KeyRole.MEMBER,
+        created_at=0,
+    )
+
+
+def test_key_of_a_person_without_access_is_a_403() -> None:
+    failure = KEY_WITHOUT_ACCESS
+    assert (failure.status, failure.code) == (403, "not_allowed")
+    assert failure.type == "permission_error"
+
+
+def test_sender_stays_attached_to_its_request() -> None:
+    request = Request({"type": "http", "headers": []})
+    set_requester(request, requester_with(LAPTOP))
+    assert requester_of(request) == requester_with(LAPTOP)
+
+
+LAPTOP, GONE = stored("laptop"), stored("gone")
+
+
+@pytest.mark.parametrize(
+    ("header", "expected"),
+    [
+        pytest.param(f"Bearer {KEY}", Requester(), id="the configured key"),
+        pytest.param("Bearer hf-laptop", requester_with(LAPTOP), id="a stored key"),
+        pytest.param("bearer  hf-laptop ", requester_with(LAPTOP), id="white space"),
+        pytest.param("Bearer hf-gone", KEY_WITHOUT_ACCESS, id="a person without access"),
+        pytest.param("Bearer hf-other", INVALID_API_KEY, id="an unknown key"),
+        pytest.param("Basic hf-laptop", INVALID_API_KEY, id="another scheme"),
+        pytest.param("Bearer", INVALID_API_KEY, id="no key"),
+        pytest.param("", INVALID_API_KEY, id="no header"),
+    ],
+)
+async def test_sender_of_a_request_is_known_by_its_key(
+    header: str, expected: Requester | HttpFailure
+) -> None:
+    keys = Keys(LAPTOP, GONE, without_access=GONE)
+    authenticate = authenticator(Secret(KEY), keys)
+    scope = {"type": "http", "headers": [(b"authorization", header.encode())]}
+    assert await authenticate(Request(scope)) == expected
+    assert keys.used == (["laptop"] if expected == requester_with(LAPTOP) else [])
 
 
 @pytest.mark.parametrize(
@@ -129,6 +214,10 @@ async def test_keys_are_compared_in_constant_time(
     assert compared == [(guess.encode(), KEY.encode()) for guess in (KEY, KEY[:-1], "x")]
 
 
+def test_key_with_a_lone_surrogate_is_wrong_and_no_error() -> None:
+    assert not _constant_time_equal("\udcff", KEY)
+
+
 @given(st.text(), st.text(st.characters(codec="utf-8")))
 def test_key_comparison_is_exact(shown: str, expected: str) -> None:
     assert _constant_time_equal(shown, expected) == (shown == expected)
@@ -150,6 +239,7 @@ def test_key_comparison_is_exact(shown: str, expected: str) -> None:
         ("127.0.0.1", "localhost", {"forwarded": "for=10.0.0.7"}, False),
         ("127.0.0.1", "localhost", {"via": "1.1 proxy"}, False),
         ("127.0.0.1", "localhost", {"x-real-ip": "10.0.0.7"}, False),
+        ("127.0.0.1", "localhost", {"x-forwarded-host": "chat.example"}, False),
         ("somewhere", "localhost", {}, False),
     ],
 )

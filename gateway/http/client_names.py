@@ -1,0 +1,58 @@
+"""The user and the chat that an API client names for its request.
+
+Any client can name any user. So the names are only shown by `holdfast why`, unless
+`http.trust_user_header` says that the clients tell the truth; then limits count for each user.
+"""
+
+import enum
+import re
+from collections.abc import Callable
+
+import msgspec
+from starlette.datastructures import Headers
+
+from gateway.access.api_keys import Requester
+from sessions.values.ids import stable_id
+
+MAX_NAME_LENGTH = 200
+
+_USER_HEADER, _CHAT_HEADER = "X-OpenWebUI-User-Id", "X-OpenWebUI-Chat-Id"
+_COUNTED_USER = re.compile(r"[A-Za-z0-9._@+=-]{1,64}")
+
+
+class UserLabel(enum.StrEnum):
+    """What is known of the user of a request; a label of metrics."""
+
+    NONE = "none"
+    NAMED = "named"
+    TRUSTED = "trusted"
+
+
+class ClientNames:
+    """Reads the names, and reports each request with its key and the kind of its user."""
+
+    def __init__(self, *, trusted: bool, on_request: Callable[[str, UserLabel], None]) -> None:
+        self._trusted = trusted
+        self._on_request = on_request
+
+    def identify(self, requester: Requester, headers: Headers, body_user: str) -> Requester:
+        """Return the sender of a request with the names of its headers, or else of its body."""
+        user = _shorten(headers.get(_USER_HEADER, "")) or _shorten(body_user)
+        trusted = self._trusted and bool(user)
+        label = UserLabel.TRUSTED if trusted else UserLabel.NAMED if user else UserLabel.NONE
+        self._on_request(requester.name if requester.key else "configured", label)
+        return msgspec.structs.replace(
+            requester,
+            named_user=user,
+            named_chat=_shorten(headers.get(_CHAT_HEADER, "")),
+            user=_counted_user(user) if trusted else "",
+        )
+
+
+def _shorten(name: str) -> str:
+    return name.strip()[:MAX_NAME_LENGTH]
+
+
+def _counted_user(user: str) -> str:
+    """Return the name under which a user is counted: a hash if the configuration cannot name it."""
+    return user if _COUNTED_USER.fullmatch(user) else stable_id(user)
