@@ -29,6 +29,8 @@ def read_usage(usage: dict[str, Any], field_names: tuple[str, str], *, alone: bo
     input_name, output_name = field_names
     details = usage.get(f"{input_name}_details")
     cached = details.get("cached_tokens") if isinstance(details, dict) else None
+    output_details = usage.get(f"{output_name}_details")
+    reasoning = output_details.get("reasoning_tokens") if isinstance(output_details, dict) else None
     cost = usage.get("cost")
     return UsageChunk(
         _as_count(usage.get(input_name)),
@@ -36,6 +38,7 @@ def read_usage(usage: dict[str, Any], field_names: tuple[str, str], *, alone: bo
         alone=alone,
         cached_tokens=_as_count(cached) or _as_count(usage.get("prompt_cache_hit_tokens")),
         cost=float(cost) if isinstance(cost, int | float) else None,
+        reasoning_tokens=_as_count(reasoning),
     )
 
 
