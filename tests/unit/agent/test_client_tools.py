@@ -115,6 +115,14 @@ async def test_a_required_call_offers_the_client_tools_alone(play: Play) -> None
     assert done.client_calls
 
 
+async def test_a_client_that_wants_one_call_at_a_time_gets_one(play: Play) -> None:
+    both = calls(("c1", "weather", BERLIN), ("c2", "weather", '{"city": "Rome"}'))
+    asked = options(WEATHER, parallel_tool_calls=False)
+    stage, done = await run(play, both, asked=asked)
+    assert [call.arguments for call in done.client_calls] == [BERLIN]
+    assert stage.journal.rows[0].tool_calls == done.client_calls
+
+
 async def test_a_named_tool_is_the_only_one_on_offer(play: Play) -> None:
     other = ToolSchema("search", "Search.", {"type": "object"})
     asked = options(WEATHER, other, mode=ToolMode.REQUIRED, names=("weather",))
