@@ -1,20 +1,34 @@
 """`docs/api.md`: its examples run, and every route is documented."""
 
 import asyncio
+import json
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 from tests.e2e.api_kit import KEY, served
 from tests.e2e.gateway_kit import talkative
+from tests.fakes.model_script import Script, calls, words
 from tests.fakes.model_server import ModelServer
 
+CITY = '{"city": "Madrid", "people": 3300000}'
 PAGE = (Path(__file__).parents[2] / "docs/api.md").read_text(encoding="utf-8")
+
+
+def reader_of_the_page(body: dict[str, Any]) -> Script:
+    """Call the tool of the example, answer in the format of the example, and else echo."""
+    last = body["messages"][-1]
+    if last["role"] == "tool":
+        return words(f"In Berlin the sky is {json.loads(last['content'])['sky']}.")
+    if "weather" in str(last["content"]):
+        return calls(("c1", "weather", '{"city": "Berlin"}'))
+    return words(CITY) if "Spain" in str(last["content"]) else talkative(body)
 
 
 async def test_python_examples_run(tmp_path: Path) -> None:
     examples = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
-    async with ModelServer(talkative) as model, served(tmp_path, model) as api:
+    async with ModelServer(reader_of_the_page) as model, served(tmp_path, model) as api:
         said = {"GATEWAY_URL": api.wire.base, "GATEWAY_KEY": KEY}
         running = await asyncio.create_subprocess_exec(
             sys.executable,
@@ -27,8 +41,12 @@ async def test_python_examples_run(tmp_path: Path) -> None:
         async with asyncio.timeout(30):
             shown, trouble = await running.communicate()
     assert running.returncode == 0, trouble.decode()
-    words = ("Good morning!", "What is my name?\n", "Count to three.", "completed\n")
-    assert shown.decode() == f"echo: {words[0]}echo: {words[1]}echo: {words[2]}{words[3]}"
+    assert shown.decode().splitlines() == [
+        "echo: Good morning!echo: What is my name?",
+        "echo: Count to three.completed",
+        "In Berlin the sky is clear.",
+        CITY,
+    ]
 
 
 async def test_every_route_is_documented(tmp_path: Path) -> None:

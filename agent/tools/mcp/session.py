@@ -279,14 +279,14 @@ async def connected(
         else:
             auth = await stored_login(logins, settings) if logins else None
             client = await _open_http_client(settings, listener, make_client, opened, auth)
-        group = await opened.enter_async_context(asyncio.TaskGroup())
-        watcher = group.create_task(
-            _watch_changes(client, listener), name=f"changes of {settings.name}"
-        )
-        try:
-            yield OfficialSession(client, settings.name, askers)
-        finally:
-            watcher.cancel()
+        async with asyncio.TaskGroup() as group:
+            watcher = group.create_task(
+                _watch_changes(client, listener), name=f"changes of {settings.name}"
+            )
+            try:
+                yield OfficialSession(client, settings.name, askers)
+            finally:
+                watcher.cancel()
 
 
 async def _open_http_client(

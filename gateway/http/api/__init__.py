@@ -6,6 +6,8 @@ session_choice  the stored session that a request names, and whether its history
 chat_form, chat_shapes  `/v1/chat/completions`: codec, wire types
 responses_body, responses_form, responses_shapes  `/v1/responses`: decoder, encoder, wire types
 responses_routes  the endpoints below `/v1/responses`; `input_items` lists the input of a response
+client_tools, client_results  tools that the client runs, and their results in messages and histories
+answer_options  format and sampling of an answer
 bodies, failures  decoding errors and refusals, shared by both endpoints
 pictures    pictures inside a request; `fetch_pictures` downloads and stores them
 pieces, endings, tool_events  turn events, turn outcomes and tool events in API terms

@@ -35,6 +35,7 @@ from gateway.http.api.chat_shapes import (
     DeltaToolCall,
     DeveloperMessage,
     PicturePart,
+    ReasoningTokens,
     RefusalPart,
     SystemMessage,
     TextPart,
@@ -56,6 +57,8 @@ from sessions.records import MessageRole, ToolCall
 _FUNCTIONS_NOT_SUPPORTED = (
     "`functions` is the older form of `tools` and is not supported; use `tools`."
 )
+
+_NO_WEB_SEARCH = "`web_search_options` has no effect here."
 
 _decoder = msgspec.json.Decoder(ChatRequest)
 
@@ -85,7 +88,7 @@ def read_request(content: bytes) -> ApiRequest:
         stream=bool(body.stream),
         include_usage=bool(options and options.include_usage),
         options=replace(tools.options, sampling=_sampling(body), format=_format(body)),
-        warnings=tools.warnings,
+        warnings=(*tools.warnings, *([] if body.web_search_options is None else [_NO_WEB_SEARCH])),
         digest=body_digest("chat", content),
         user=body.user or "",
     )
@@ -299,4 +302,5 @@ def _usage(usage: Usage) -> ChatUsage:
         usage.output_tokens,
         usage.total_tokens,
         CachedTokens(usage.cached_tokens),
+        ReasoningTokens(usage.reasoning_tokens) if usage.reasoning_tokens else UNSET,
     )

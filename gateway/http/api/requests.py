@@ -19,10 +19,8 @@ from gateway.access.api_keys import API_PLATFORM, Requester, is_generated
 from gateway.http.api.answers import OPEN_STATES, StoredAnswer, StoredAnswers
 from gateway.http.api.asked import ApiRequest, RequestMessage
 from gateway.http.api.client_results import (
-    complete_history,
-    keep_results,
+    complete_messages,
     new_messages,
-    no_such_call,
     reopen_calls,
     result_ids,
 )
@@ -221,7 +219,7 @@ class ApiRequests:
                         request, named, repeat, is_hint=session.is_hint
                     )
                 if where is None:  # the request is the whole conversation
-                    whole = complete_history(request.messages)
+                    whole = complete_messages(request.messages)
                     where = _Destination(address=fresh, single_turn=True, messages=whole)
                 found = await self._try_subscribe(request, where, name, keyed=bool(idempotency_key))
                 if found:
@@ -330,13 +328,11 @@ class ApiRequests:
         stored = await self._store.conversation(_key_of(address))
         session = stored.newest
         if session is None:
-            return complete_history(request.messages), ""
+            return complete_messages(request.messages), ""
         is_idle = not (stored.waiting or stored.running)
         rows = await self._store.sessions.history(session.id) if is_idle else ()
         waiting = {call.id for call in client_calls_in(rows)}
-        messages = keep_results(new_messages(request.messages), waiting)
-        if not messages:
-            raise no_such_call(request.messages[-1].tool_call_id or "")
+        messages = complete_messages(new_messages(request.messages), waiting)
         return messages, session.id if result_ids(messages) else ""
 
     async def _destination_after(
@@ -352,9 +348,7 @@ class ApiRequests:
         new = new_messages(request.messages) if by_calls else request.messages
         done = previous.end.done if previous.end else None
         waiting = {call.id for call in done.client_calls} if done else set()
-        messages = keep_results(new, waiting)
-        if not messages:
-            raise no_such_call(new[-1].tool_call_id or "")
+        messages = complete_messages(new, waiting)
         there = _Destination(
             address=previous.address,
             single_turn=is_generated(previous.address.chat),
