@@ -69,6 +69,8 @@ async def _ask_fields(
             if not answer.accepted:
                 return _DECLINED
             if field.is_skipped(answer.text):
+                if field.default is not None:
+                    content[name] = field.default
                 break
             value, problem = field.read(answer.text)
             if not problem:
@@ -121,6 +123,12 @@ class _Field:
         return PersonQuestion(
             asker=server, text=text.strip(), options=options, free_text=not chooses
         )
+
+    @property
+    def default(self) -> FormValue:
+        """The value of a field that is left empty; None if there is none."""
+        value = self._schema.get("default")
+        return value if isinstance(value, str | int | float | bool) else None
 
     def is_skipped(self, text: str) -> bool:
         """True if an answer leaves the field empty."""
