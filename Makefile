@@ -20,6 +20,7 @@ help:
 	@echo "make bench     measure the decoder, many streams at once, and the gateway beside a bare minimum program;"
 	@echo "               needs an idle machine                              (ARGS: --quick, --only NAME)"
 	@echo "make many-chats run 20 answers at once on each platform, in real time (ARGS: --size N --seconds N --rounds N)"
+	@echo "make conformance run the client scenarios of the MCP conformance suite (ARGS: SCENARIO...)"
 	@echo "make floods    flood the daemon with strangers, commands and text while a person in another chat asks"
 	@echo "                                                                 (ARGS: --only NAME --seconds N)"
 	@echo "make markdown  show 5,000 texts and all prefixes of difficult ones on each platform (ARGS: --texts N)"
@@ -71,6 +72,9 @@ long-file: dev-environment
 
 many-chats: dev-environment
 	$(BIN)/python -m tests.faults.many_chats $(ARGS)
+
+conformance: dev-environment
+	$(BIN)/python -m tests.conformance $(ARGS)
 
 floods: dev-environment
 	$(BIN)/python -m tests.faults.floods $(ARGS)

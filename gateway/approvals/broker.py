@@ -382,6 +382,10 @@ class ApprovalBroker:
     async def _answer_question(
         self, approval: Approval, who: str, text: str, *, allow: bool
     ) -> CommandOutcome:
+        if approval.state is ApprovalState.OPEN and approval.id not in self._waiters:
+            # The call that asked ended with its process, and no later call reads the answer.
+            await self._close(approval, ApprovalState.EXPIRED, reason=wording.TURN_ENDED)
+            return NoticeReply(NoticeId.ASK_LATE)
         chosen = questions.chosen_text(questions.read_question(approval), text) if allow else ""
         if chosen is None:
             fields = {"code": approval_code(approval.id)}

@@ -201,7 +201,9 @@ async def _favours(house: Household) -> Judge:
     text = await house.ask(call("look", topic="requests"))
     told = " ".join(house.lines(".told"))
     asked = len(house.kit.model.requests) - before
-    granted = '"result"' in told.replace('"result": {"roots": []}', "")
+    for refusal in ('{"roots": []}', '{"action": "decline"}'):
+        told = told.replace(f'"result": {refusal}', "")
+    granted = '"result"' in told
     problem = f"granted {told[:200]}" if granted else ""
     problem = problem or (f"{asked} requests to the model" if asked > 2 else "")
     return verdict(problem or ("" if "obey" not in text else "the log reached the model"))

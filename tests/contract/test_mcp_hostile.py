@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import time
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import pytest
 from agent.errors import ToolError, ToolUnknownOutcome
 from agent.settings import McpSettings
 from agent.tools.mcp import program
+from sessions.values.secret import Secret
 from tests.contract.test_mcp_servers import PATIENCE, Watched
 
 SERVER = Path(__file__).parents[1] / "fakes" / "mcp_hostile_server.py"
@@ -104,3 +106,51 @@ async def test_a_grandchild_that_keeps_the_pipes_open_delays_nothing(
         with contextlib.suppress(OSError, ValueError):
             os.kill(int(note.read_text()), signal.SIGKILL)
     assert time.monotonic() - began < PATIENCE
+
+
+@contextlib.asynccontextmanager
+async def old_http_server(events: bytes, posts: list[str]) -> AsyncIterator[str]:
+    """Run a server of the older HTTP transport that sends these events and accepts no message."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
+            head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+            if head.startswith("GET"):
+                writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n" + events)
+            else:
+                posts.append(head.split()[1])
+                writer.write(b"HTTP/1.1 405 No\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
+            await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/sse"
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        pytest.param("event: endpoint\ndata: {other}/messages\n\n", id="another server"),
+        pytest.param("event: endpoint\ndata: //evil.example/x\n\n", id="another host"),
+        pytest.param("event: message\ndata: {{}}\n\n", id="no endpoint"),
+        pytest.param("data: \n\n", id="nothing"),
+        pytest.param("event: endpoint\ndata: /messages\n\n", id="no answers"),
+    ],
+)
+async def test_a_server_of_the_older_transport_gets_our_headers_only_at_its_own_address(
+    events: str,
+) -> None:
+    elsewhere: list[str] = []
+    posts: list[str] = []
+    async with (
+        old_http_server(b"", elsewhere) as other,
+        old_http_server(events.format(other=other).encode(), posts) as url,
+    ):
+        settings = McpSettings(name="odd", url=url, headers={"Token": Secret("s3cret")})
+        servers = Watched(settings)
+        async with asyncio.timeout(PATIENCE), servers.running():
+            assert servers.status()["odd"].startswith("not connected: ")
+            assert servers.tools() == ()
+    assert elsewhere == []
+    assert posts

@@ -240,6 +240,25 @@ async def test_a_form_of_a_server_is_answered_with_words_and_buttons(tmp_path: P
     assert kit.screen.violations() == []
 
 
+async def test_a_question_that_is_open_at_a_restart_is_closed_by_its_answer(tmp_path: Path) -> None:
+    order = "H C(0,c1,post_order,{}) F tool_calls U D"
+    screen = a_screen()
+    settings = msgspec.structs.replace(server(tmp_path, "--old"), approval="never")
+    async with (
+        ModelServer(calling(order)) as model,
+        gateway(tmp_path, model, screen, admins=ADMINS, mcp=(settings,)),
+    ):
+        await screen.say(CHAT, "order", sender=ANN)
+        messages = await screen.shows(CHAT, "Name: On the parcel")
+        (shown,) = [each for each in messages if each.buttons]
+    async with (
+        ModelServer(talkative) as model,
+        gateway(tmp_path, model, screen, admins=ADMINS, mcp=(settings,)),
+    ):
+        await screen.press(CHAT, shown.buttons[-1].action, sender=ANN)
+        await screen.shows(CHAT, "This question is already closed.")
+
+
 async def test_a_question_of_a_server_that_is_declined_or_cannot_be_asked(tmp_path: Path) -> None:
     order = "H C(0,c1,post_order,{}) F tool_calls U D"
     settings = msgspec.structs.replace(server(tmp_path, "--old"), approval="never")

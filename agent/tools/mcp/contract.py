@@ -15,8 +15,8 @@ CallArguments = dict[str, Any]
 MAX_MESSAGE_BYTES = 32 * 1024 * 1024
 """Length limit of one message of a server, on pipes and over HTTP."""
 
-MCP_LOGIN_FOLDER = "mcp-logins"
-"""Folder with stored logins, in the state folder."""
+MCP_LOGIN_FOLDER = "mcp-tokens"
+"""Folder with stored logins, in the state folder; its name tells backups that it holds secrets."""
 
 CONNECTION_ENDED = "the connection ended"
 """Reason of a disconnection about which nothing else is known."""

@@ -19,10 +19,11 @@ from agent.tools.questions import MAX_OPTIONS, AskPerson, PersonQuestion
 from sessions.values.frames import remove_invisible
 from sessions.values.text import shorten
 
-_MAX_FIELDS = 8
+_MAX_FIELDS = 16
 _MAX_TRIES = 3  # for an answer that does not fit
 _MAX_TEXT = 1_000  # characters of a message or description
 _YES, _NO, _SKIP = "Yes", "No", "Skip"
+_KINDS = ("string", "number", "integer", "boolean", "array")
 _DECLINED = ElicitResult(action="decline")
 _CANCELLED = ElicitResult(action="cancel")
 
@@ -69,6 +70,8 @@ async def _ask_fields(
             if not answer.accepted:
                 return _DECLINED
             if field.is_skipped(answer.text):
+                if field.default is not None:
+                    content[name] = field.default
                 break
             value, problem = field.read(answer.text)
             if not problem:
@@ -80,13 +83,7 @@ async def _ask_fields(
 
 
 def _is_askable(schema: object) -> bool:
-    return isinstance(schema, dict) and schema.get("type") in {
-        "string",
-        "number",
-        "integer",
-        "boolean",
-        "array",
-    }
+    return isinstance(schema, dict) and schema.get("type") in _KINDS
 
 
 class _Field:
@@ -95,7 +92,7 @@ class _Field:
     def __init__(self, name: str, schema: Mapping[str, Any], *, optional: bool) -> None:
         self._name = name
         self._schema = schema
-        self._optional = optional
+        self._optional = optional or self.default is not None
         self._kind = schema["type"]
         self._values = _option_values(schema)  # by their labels
         self._check = make_checker(name, {"type": "object", "properties": {name: dict(schema)}})
@@ -104,23 +101,33 @@ class _Field:
         """Return the question for the field; `problem` is what was wrong with the last answer."""
         title = _shown(str(self._schema.get("title") or self._name))
         about = _shown(str(self._schema.get("description") or ""))
-        default = self._schema.get("default")
+        default = self.default
+        suggested = ", ".join(default) if isinstance(default, list) else str(default)
         lines = [
             f"({problem})" if problem else "",
             _shown(message),
             "",
             f"{title}: {about}" if about else f"{title}?",
-            f"Suggested: {_shown(str(default))}" if default not in {None, ""} else "",
+            f"Suggested: {_shown(suggested)}" if default is not None else "",
         ]
         chooses = bool(self._values) and self._kind != "array"
         options = (*self._values, *((_SKIP,) if self._optional else ())) if chooses else ()
         if not chooses:
             several = f"One or more of: {', '.join(self._values)}" if self._values else ""
-            lines += [several, f"“{_SKIP}” leaves it empty." if self._optional else ""]
+            skipped = "leaves it empty" if default is None else "takes what is suggested"
+            lines += [several, f"“{_SKIP}” {skipped}." if self._optional else ""]
         text = "\n".join(line for at, line in enumerate(lines) if line or at == 2)  # noqa: PLR2004 - the blank line
         return PersonQuestion(
             asker=server, text=text.strip(), options=options, free_text=not chooses
         )
+
+    @property
+    def default(self) -> FormValue:
+        """The value of a field that is left empty; None if there is none."""
+        value = self._schema.get("default")
+        if isinstance(value, list):
+            return [str(each) for each in value]
+        return value if isinstance(value, str | int | float | bool) else None
 
     def is_skipped(self, text: str) -> bool:
         """True if an answer leaves the field empty."""

@@ -74,7 +74,9 @@ class HttpRejection(msgspec.Struct, frozen=True):
 class McpHttpClient(httpx2.AsyncClient):
     """An HTTP client that turns failed requests into JSON-RPC errors instead of exceptions."""
 
-    def __init__(self, headers: Mapping[str, str], auth: httpx2.Auth | None = None) -> None:
+    def __init__(
+        self, server: str, headers: Mapping[str, str], auth: httpx2.Auth | None = None
+    ) -> None:
         super().__init__(
             auth=auth,
             headers=dict(headers),
@@ -82,6 +84,7 @@ class McpHttpClient(httpx2.AsyncClient):
             limits=_CONNECTION_LIMITS,
             verify=tls_context(),
         )
+        self._server = server
         self.rejection: HttpRejection | None = None
         """The last POST request, if the server answered it with an HTTP error."""
 
@@ -99,7 +102,7 @@ class McpHttpClient(httpx2.AsyncClient):
                 response = await super().send(request, **options)
                 if request.method == "POST":
                     self.rejection = _rejection_of(response)
-                    response = await _check_response(request, response)
+                    response = await _check_response(request, response, self._server)
         except LoginRequired as error:
             self.rejection = HttpRejection(httpx2.codes.UNAUTHORIZED)
             return _error_response(request, NOT_SENT, str(error), httpx2.codes.UNAUTHORIZED)
@@ -187,7 +190,9 @@ def _header_timeout(request: httpx2.Request) -> float | None:
     return _NOTIFICATION_SECONDS
 
 
-async def _check_response(request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
+async def _check_response(
+    request: httpx2.Request, response: httpx2.Response, server: str
+) -> httpx2.Response:
     """Return responses of the server unchanged; replace error pages of proxies by JSON-RPC errors."""
     if not response.is_error:
         return response
@@ -196,6 +201,9 @@ async def _check_response(request: httpx2.Request, response: httpx2.Response) ->
     if _is_session_ended(request, response, body, error):
         reason = "the server has ended the session"
         return _error_response(request, SESSION_ENDED, reason, response.status_code)
+    if response.status_code == httpx2.codes.UNAUTHORIZED:
+        reason = str(LoginRequired(server, "the server answered HTTP 401: it asks for a login"))
+        return _error_response(request, NOT_SENT, reason, response.status_code)
     if error is not None:
         return response
     code = UNCLEAR if response.is_server_error else NOT_SENT

@@ -97,9 +97,7 @@ async def log_in(settings: McpSettings, store: LoginStore, prompt: LoginPrompt |
         async with httpx2.AsyncClient(
             auth=provider, timeout=_HTTP_TIMEOUT, verify=tls_context(), headers=headers
         ) as client:
-            response = await client.post(settings.url or "", json=_first_message())
-            if session := response.headers.get("mcp-session-id"):
-                await client.delete(settings.url or "", headers={"mcp-session-id": session})
+            response = await _make_requests(client, settings.url or "")
     except (OAuthFlowError, httpx2.HTTPError, ExceptionGroup, ValueError) as error:
         raise LoginFailed(error_text(first_error(error))) from error
     if not await store.has_tokens():
@@ -109,6 +107,22 @@ async def log_in(settings: McpSettings, store: LoginStore, prompt: LoginPrompt |
         raise LoginFailed(msg)
     await store.set_metadata(provider.context.oauth_metadata)
     return True
+
+
+async def _make_requests(client: httpx2.AsyncClient, url: str) -> httpx2.Response:
+    """Open a session and list the tools: some servers ask for the login only then."""
+    first = await client.post(url, json=_first_message())
+    if first.is_error:
+        return first
+    session = first.headers.get("mcp-session-id")
+    headers = {"mcp-session-id": session} if session else {}
+    ready = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+    await client.post(url, json=ready, headers=headers)
+    listing = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
+    response = await client.post(url, json=listing, headers=headers)
+    if session:
+        await client.delete(url, headers=headers)
+    return response
 
 
 class StoredLogin(OAuthClientProvider):
@@ -200,7 +214,7 @@ def _configured_client(settings: McpSettings, prompt: LoginPrompt) -> OAuthClien
         client_id=oauth.client_id or "",
         client_secret=secret,
         redirect_uris=[AnyUrl(prompt.redirect_url)],
-        token_endpoint_auth_method="client_secret_post" if secret else "none",
+        token_endpoint_auth_method="client_secret_basic" if secret else "none",
     )
 
 

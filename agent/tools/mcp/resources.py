@@ -38,15 +38,16 @@ def make_resource_tools(connections: Callable[[], Mapping[str, McpConnection]]) 
         return await find(server).list_resources()
 
     @tool(risk=Risk.NET, parallel=True, label="uri", emoji=_EMOJI)
-    async def read_resource(_context: ToolContext, server: str, uri: str) -> ToolOutput:
+    async def read_resource(context: ToolContext, server: str, uri: str) -> ToolOutput:
         """Read a resource of an MCP server, such as one that a tool's result links to.
 
         Args:
+            context: Not part of the call.
             server: Name of the MCP server.
             uri: Address of the resource, exactly as the server named it.
         """
-        output = await find(server).read_resource(uri, _context.report_progress)
-        return await save_output(output, _context)
+        output = await find(server).read_resource(uri, context.report_progress)
+        return await save_output(output, context)
 
     return tuple(
         msgspec.structs.replace(each, sends=False) for each in (list_resources, read_resource)

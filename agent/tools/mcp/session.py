@@ -304,7 +304,7 @@ async def _open_http_client(
         LoginRequired: The server asks for a login.
     """
     headers = {name: value.reveal() for name, value in settings.headers.items()}
-    http = await opened.enter_async_context(McpHttpClient(headers, auth))
+    http = await opened.enter_async_context(McpHttpClient(settings.name, headers, auth))
     try:
         return await opened.enter_async_context(
             make_client(http_transport(settings, listener, http))

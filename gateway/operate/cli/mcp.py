@@ -12,6 +12,7 @@ import click
 from agent.settings import McpSettings
 from agent.tools.mcp.changes import RISKS, claims_of
 from agent.tools.mcp.contract import MCP_LOGIN_FOLDER
+from agent.tools.mcp.names import assign_names
 from gateway.config.loader import ConfigOptions, read_environment
 from gateway.errors import CannotStart, ConfigError
 from gateway.operate.cli.common import (
@@ -116,6 +117,7 @@ def _test_server(server: McpSettings, logins: Path) -> dict[str, object]:
     from agent.tools.mcp.probe import probe_server  # noqa: PLC0415 - slow
 
     probed = asyncio.run(probe_server(server, SystemClock(), logins))
+    names = assign_names((probed.name, tool.name) for tool in probed.tools)
     return {
         "name": probed.name,
         "problem": probed.problem or None,
@@ -123,7 +125,7 @@ def _test_server(server: McpSettings, logins: Path) -> dict[str, object]:
         "tools": [
             {
                 "name": tool.name,
-                "offered_as": f"{probed.name}_{tool.name}",
+                "offered_as": names[probed.name, tool.name],
                 "risk": RISKS[claims_of(tool).risk],
             }
             for tool in probed.tools

@@ -2,6 +2,7 @@
 
 import pytest
 
+from agent.tools.mcp.contract import MCP_LOGIN_FOLDER
 from gateway.operate.backup.contents import (
     MemberKind,
     is_escaping_link,
@@ -87,3 +88,7 @@ def test_links_are_judged_from_their_own_folder() -> None:
     assert not is_escaping_link("workspace/a/b", "../c")
     assert is_escaping_link("workspace/a", "../c")
     assert is_escaping_link("a", "a")
+
+
+def test_stored_logins_of_mcp_servers_are_secrets() -> None:
+    assert is_secret(MCP_LOGIN_FOLDER)
