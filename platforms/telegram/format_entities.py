@@ -9,6 +9,7 @@ import msgspec
 
 from platforms.core.contract import Unit
 from platforms.core.document import (
+    SCRIPTS,
     Block,
     BlockQuote,
     CodeBlock,
@@ -26,6 +27,7 @@ from platforms.core.document import (
     Styled,
     Table,
     plain_rows,
+    script_text,
 )
 from platforms.core.split import text_length
 
@@ -36,6 +38,7 @@ _RULE = "———"
 _BULLETS = ("•", "◦", "▪")
 _TASK = {True: "☑", False: "☐"}
 _INDENT = "   "
+_QUOTES = ("blockquote", "expandable_blockquote")
 _ZERO_WIDTH = "\u200b\u200c\u200d\ufe0e\ufe0f"
 
 
@@ -113,19 +116,23 @@ class _EntityWriter:
             case HorizontalRule():
                 self._write(_RULE)
             case BlockQuote():
-                start = self._length
-                self.blocks(block.blocks, indent)
-                # Telegram does not nest quotes, so the outermost quote replaces the inner ones.
-                self._entities = [
-                    entity
-                    for entity in self._entities
-                    if entity.type != "blockquote" or entity.offset < start
-                ]
-                self._add_entity("blockquote", start, self._length)
+                self._quote(block, indent)
             case ListBlock():
                 self._listing(block, indent)
             case Table():
                 self._write_code("pre", _format_table(block, compact=self._compact), "")
+
+    def _quote(self, block: BlockQuote, indent: str) -> None:
+        start = self._length
+        blocks = _with_bold_summary(block.blocks) if block.is_foldable else block.blocks
+        self.blocks(blocks, indent)
+        # Telegram does not nest quotes, so the outermost quote replaces the inner ones.
+        self._entities = [
+            entity
+            for entity in self._entities
+            if entity.type not in _QUOTES or entity.offset < start
+        ]
+        self._add_entity(_QUOTES[block.is_foldable], start, self._length)
 
     def _listing(self, block: ListBlock, indent: str) -> None:
         bullet = _BULLETS[min(len(indent) // len(_INDENT), len(_BULLETS) - 1)]
@@ -155,6 +162,8 @@ class _EntityWriter:
                 self._write_code("code", node.text, "")
             case InlineMath():
                 self._write_code("code", node.text, "")
+            case Styled() if node.style in SCRIPTS:
+                self._inlines(script_text(node), indent)
             case Styled():
                 self._inlines(node.children, indent)
                 self._style(node.style, start)
@@ -192,6 +201,13 @@ class _EntityWriter:
             self._entities.append(
                 TextEntity(type=kind, offset=start, length=end - start, url=url, language=language)
             )
+
+
+def _with_bold_summary(blocks: tuple[Block, ...]) -> tuple[Block, ...]:
+    first, *others = blocks
+    if isinstance(first, Paragraph):
+        first = Paragraph((Styled("bold", first.children),))
+    return (first, *others)
 
 
 def _without_code(inside: Inlines) -> Inlines:

@@ -45,6 +45,7 @@ FULL = Dialect(
     addresses=True,
     breaks=True,
     references=True,
+    html=True,
 )
 UNSAFE = ("tg:", "javascript:", "data:", "file:")
 
