@@ -42,6 +42,7 @@ _TASK = re.compile(r"\[(?P<mark>[ xX])\][ ]+")
 _COLUMNS = re.compile(r"[ ]*\|?[ ]*:?-+:?[ ]*(?:\|[ ]*:?-+:?[ ]*)*\|?[ ]*$")
 _DISPLAY = {"$$": "$$", "\\[": "\\]"}
 _ENVIRONMENT = re.compile(r"\\begin\{([A-Za-z]{1,20}\*?)\}")
+_DEFINITION_LINE = re.compile(r" {0,3}\[(?!\^)[^\[\]]{1,999}\]:")
 _DETAILS = re.compile(r"<details(?: open(?:=(?:\"\"|''|\"?open\"?))?)?>", re.IGNORECASE)
 _DETAILS_TAG = re.compile(r"<(?P<end>/?)details\b[^<>]*>", re.IGNORECASE)
 _DETAILS_END = re.compile(r" {0,3}</details> *", re.IGNORECASE)
@@ -115,12 +116,23 @@ class _BlockParser:
                 line = self._lines[self._at]
             block = self._block(line)
             if block is None:
+                if self._ends_note(line):
+                    yield from self._paragraph()
                 self._paragraph_lines.append(line.strip())
                 self._at += 1
             else:
                 yield from self._paragraph()
                 yield block
         yield from self._paragraph()
+
+    def _ends_note(self, line: str) -> bool:
+        """Return True for a link definition directly below a footnote."""
+        return (
+            self._references is not None
+            and bool(self._paragraph_lines)
+            and self._paragraph_lines[0].startswith("[^")
+            and _DEFINITION_LINE.match(line) is not None
+        )
 
     def _paragraph(self) -> Iterator[Block]:
         if self._paragraph_lines:

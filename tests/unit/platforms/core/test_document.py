@@ -238,6 +238,13 @@ def test_indented_paragraphs_of_a_footnote_are_no_code() -> None:
     )
 
 
+def test_a_link_definition_directly_below_a_footnote_is_a_definition() -> None:
+    _, note = parse(
+        "See [docs] and a note[^1].\n\n[^1]: Words\nand more.\n[docs]: https://e.org/docs"
+    )
+    assert note == Paragraph((PlainText("[1]: Words\nand more."),))
+
+
 def test_indented_code_after_other_paragraphs_stays_code() -> None:
     md = "A[^1].\n\n[^1]: note\n\nwords\n\n    code"
     assert parse(md)[-1] == CodeBlock("code")
