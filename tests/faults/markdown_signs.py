@@ -83,6 +83,7 @@ class Dialect:
     breaks: bool = False  # <br>
     references: bool = False  # [a][b] with [b]: address, and [^1] with [^1]: note
     html: bool = False  # <b>, <a href>, <details> and some more
+    plain_html: bool = False  # with neither underlines nor sections
 
 
 # --- the parser ------------------------------------------------------------------------------
@@ -238,6 +239,13 @@ def _quoted(found: re.Match[str]) -> str:
     return "\n".join(f"> {line}" for line in lines) + "\n\n"
 
 
+def _unfolded(found: re.Match[str]) -> str:
+    """Write a section that can be folded as a title and its content."""
+    words = " ".join((found[1] or "").split())
+    mark = "**" if words and not words.count("**") % 2 and "***" not in words else ""
+    return f"{mark}{words}{mark}\n\n{found[2]}\n\n"
+
+
 _NOTE = re.compile(r"\[\^(\w+)\]")
 
 
@@ -286,7 +294,8 @@ class Tree:
                 r"^( *)\$\$\n(.+?)\n *\$\$ *$", r"\1$$\2$$", md, flags=re.MULTILINE | re.DOTALL
             )
         if self._dialect.html:
-            md = re.sub(r"^</details>[ ]*$", "", _DETAILS.sub(_quoted, md), flags=re.MULTILINE)
+            section = _unfolded if self._dialect.plain_html else _quoted
+            md = re.sub(r"^</details>[ ]*$", "", _DETAILS.sub(section, md), flags=re.MULTILINE)
         if self._dialect.references:
             md = _NOTE.sub(functools.partial(_bracketed, _notes(md)), md)
         self._walk(parser(self._dialect).parse(md))
@@ -377,7 +386,8 @@ class Tree:
             self._targets.add(target)
             self._looks.append(("link", "" if _is_itself(rest, target) else target))
         elif kind in _LOOKS:
-            self._looks.append(_LOOKS[kind])
+            plain = kind == "u_open" and self._dialect.plain_html
+            self._looks.append("script" if plain else _LOOKS[kind])
         elif kind == "link_close" or kind.replace("close", "open") in _LOOKS:
             self._looks.pop()
 

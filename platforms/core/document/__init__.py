@@ -4,6 +4,7 @@ tree        the nodes, blocks and inlines
 blocks      `parse`: lines to blocks
 inlines     the text of a paragraph to inlines
 references  link definitions and footnotes of one text
+rewrite     Markdown for a platform that draws a part of it
 
 The dialect is the one models write: CommonMark with tables, `~~`, `||spoilers||`, task lists,
 footnotes, formulas, and emphasis next to Chinese, Japanese and Korean text. Some HTML is read:

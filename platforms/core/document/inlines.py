@@ -32,14 +32,14 @@ _NAME = re.compile(
 """Names with double underscores, which are not emphasis."""
 
 _BREAK = re.compile(r"<br ?/?>", re.IGNORECASE)
-_TAG = (
+TAG = (
     r"<(?P<end>/?)(?P<name>b|strong|i|em|u|ins|s|del|strike|sub|sup|code|kbd)>|<(?P<link>a)(?=\s)"
-    r"(?=[^<>]{0,2000}?\shref\s?=\s?(?:\"(?P<quoted>[^\"<>]*)\"|'(?P<single>[^'<>]*)'|(?P<bare>[^\s\"'<>]+)))"
+    r"(?=[^<>]{0,2000}?\shref\s?=\s?(?:\"(?P<quoted>[^\"<>]*)\"|'(?P<single_quoted>[^'<>]*)'|(?P<bare>[^\s\"'<>]+)))"
     r"[^<>]{0,2000}>|<(?P<end_link>/)a>"
 )
-_HTML_TAG = re.compile(_TAG, re.IGNORECASE)
+_HTML_TAG = re.compile(TAG, re.IGNORECASE)
 _TAG_OR_CODE = re.compile(
-    rf"\\.|(?<!`)(?P<ticks>`+)(?!`).*?(?<!`)(?P=ticks)(?!`)|{_TAG}", re.IGNORECASE | re.DOTALL
+    rf"\\.|(?<!`)(?P<ticks>`+)(?!`).*?(?<!`)(?P=ticks)(?!`)|{TAG}", re.IGNORECASE | re.DOTALL
 )
 _REFERENCE = re.compile(r"&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});")
 _TARGET = re.compile(
@@ -211,21 +211,13 @@ class _InlineParser:
         if following in {"(", "["}:
             end = self._text.find({"(": "\\)", "[": "\\]"}[following], at + 2)
             inside = self._text[at + 2 : end].strip() if end > 0 else ""
-            if inside and self._is_formula(inside, at, end + 2):
+            if inside and is_formula(self._text, at, end + 2):
                 self._add(InlineMath(inside))
                 return end + 2
         if following and following in _PUNCTUATION:
             self._add_text(following)
             return at + 2
         return 0
-
-    def _is_formula(self, inside: str, start: int, end: int) -> bool:
-        r"""Return False for text such as `\[1\]`, whose brackets are only escaped."""
-        if self._text[start + 1] == "[" and self._text.startswith("(", end):
-            return False  # an escaped link
-        before = self._text[self._text.rfind("\n", 0, start) + 1 : start]
-        alone = not before.strip() and self._text[end : end + 3].lstrip(" .,")[:1] in {"", "\n"}
-        return alone or bool(_BRACKETED_TEX.search(inside))
 
     def _link(self, at: int) -> int:
         start = at + 1 if self._text[at] == "!" else at
@@ -335,39 +327,16 @@ class _InlineParser:
         self._stack.pop()
         inside = tuple(opener.nodes)
         if opener.tag["link"]:
-            url = opener.tag["quoted"] or opener.tag["single"] or opener.tag["bare"] or ""
+            url = opener.tag["quoted"] or opener.tag["single_quoted"] or opener.tag["bare"] or ""
             self._add_link(html.unescape(url).strip(), inside)
         elif inside:
             self._add(Styled(_TAG_STYLES[tag["name"].lower()], inside))
         return tag.end()
 
     def _tag_pairs(self) -> dict[int, int]:
-        """Return the place of the closing tag for each opening one, and the reverse."""
         if self._tags is None:
-            self._tags = {}
-            opened: list[tuple[str, int]] = []
-            open_names: Counter[str] = Counter()
-            for found in _TAG_OR_CODE.finditer(self._text):
-                name = (found["name"] or "a").lower()
-                if found["end"] or found["end_link"]:
-                    if open_names[name]:
-                        self._pair_tag(opened, open_names, name, found.start())
-                elif found["name"] or (found["link"] and not open_names["a"]):
-                    opened.append((name, found.start()))
-                    open_names[name] += 1
+            self._tags = tag_pairs(self._text)
         return self._tags
-
-    def _pair_tag(
-        self, opened: list[tuple[str, int]], open_names: "Counter[str]", name: str, end: int
-    ) -> None:
-        """Close the last tag of a name, and forget the tags that were opened inside."""
-        assert self._tags is not None  # noqa: S101 - its only caller creates it
-        while True:
-            other, start = opened.pop()
-            open_names[other] -= 1
-            if other == name:
-                self._tags[start], self._tags[end] = end, start
-                return
 
     def _reference(self, at: int) -> int:
         found = _REFERENCE.match(self._text, at)
@@ -447,6 +416,41 @@ class _InlineParser:
         self._add_text(opener.literal)
         for node in opener.nodes:
             self._add(node)
+
+
+def is_formula(text: str, start: int, end: int) -> bool:
+    r"""Return False for text such as `\[1\]`, whose brackets are only escaped."""
+    if text[start + 1] == "[" and text.startswith("(", end):
+        return False  # an escaped link
+    inside = text[start + 2 : end - 2].strip()
+    before = text[text.rfind("\n", 0, start) + 1 : start]
+    alone = not before.strip() and text[end : end + 3].lstrip(" .,")[:1] in {"", "\n"}
+    return bool(inside) and (alone or _BRACKETED_TEX.search(inside) is not None)
+
+
+def looks_like_tex(text: str) -> bool:
+    """Return False for text between dollars that is rather an amount."""
+    return _TEX.search(text) is not None
+
+
+def tag_pairs(text: str, offset: int = 0) -> dict[int, int]:
+    """Return the place of the closing HTML tag for each opening one, and the reverse."""
+    pairs: dict[int, int] = {}
+    opened: list[tuple[str, int]] = []
+    open_names: Counter[str] = Counter()
+    for found in _TAG_OR_CODE.finditer(text):
+        name, place = (found["name"] or "a").lower(), found.start() + offset
+        if found["end"] or found["end_link"]:
+            if open_names[name]:
+                other, start = "", 0
+                while other != name:  # forget the tags that were opened inside
+                    other, start = opened.pop()
+                    open_names[other] -= 1
+                pairs[start], pairs[place] = place, start
+        elif found["name"] or (found["link"] and not open_names["a"]):
+            opened.append((name, place))
+            open_names[name] += 1
+    return pairs
 
 
 def names_another_host(words: str, url: str) -> bool:
