@@ -3,6 +3,7 @@
 The text needs no escaping, so Telegram cannot refuse it as unparsable. Offsets count UTF-16 units.
 """
 
+import re
 import unicodedata
 
 import msgspec
@@ -28,6 +29,7 @@ from platforms.core.document import (
     Table,
     plain_rows,
     script_text,
+    to_plain_text,
 )
 from platforms.core.split import text_length
 
@@ -39,6 +41,9 @@ _BULLETS = ("•", "◦", "▪")
 _TASK = {True: "☑", False: "☐"}
 _INDENT = "   "
 _QUOTES = ("blockquote", "expandable_blockquote")
+_LINKABLE = re.compile(r"https?://(?:[^/?#\s]*@)?(?:[^/?#:\s]+\.[^/?#:\s]|\[)", re.IGNORECASE)
+"""Addresses that Telegram accepts in a link: others, such as `mailto:` and `localhost`, it drops or changes."""
+
 _ZERO_WIDTH = "\u200b\u200c\u200d\ufe0e\ufe0f"
 
 
@@ -167,11 +172,19 @@ class _EntityWriter:
             case Styled():
                 self._inlines(node.children, indent)
                 self._style(node.style, start)
+            case Link() if not _LINKABLE.match(node.url):
+                self._inlines(node.children, indent)
+                self._write_address(node)
             case Link():
                 # Telegram does not allow links on code; the link matters more than the code style.
                 self._inlines(_without_code(node.children), indent)
                 if "".join(self._texts[-1:]) != node.url:  # clients detect bare URLs themselves
                     self._style("text_link", start, node.url)
+
+    def _write_address(self, link: Link) -> None:
+        address = link.url.removeprefix("mailto:").removeprefix("tel:")
+        if address not in to_plain_text(link.children, urls=False):
+            self._write(f" ({address})")
 
     def _write_code(self, kind: str, text: str, language: str) -> None:
         start = self._length

@@ -556,7 +556,7 @@ def _excused(
 ) -> bool:
     """Tell whether a link or a heading may be shown as something else."""
     if look[0] == "link":
-        return not look[1].startswith(("http://", "https://"))
+        return not look[1].startswith(("http://", "https://")) or "://localhost" in look[1]
     small = "imitated4" in plain and (look[1] >= "4" or "item" in meant)
     return ("imitated" in plain or small) and bool(plain & {"bold", "code"} or "pre" in kinds)
 

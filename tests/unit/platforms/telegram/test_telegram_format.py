@@ -108,6 +108,9 @@ def shown(md: str) -> str:
         ("<b>a</b> H<sub>2</sub>O x<sup>n y</sup>", "**a** H₂O x^(n y)"),
         ("<code>a*b</code> <a href='https://e.org'>c</a>", "`a*b` [c](https://e.org)"),
         ("<details><summary>a</summary>b</details>", "**a**\n\nb"),
+        ("[a](mailto:b@e.org) <b@e.org> [c](tel:+1)", "a (b@e.org) b@e.org c (+1)"),
+        ("[a](http://localhost:8/b)", "a (http://localhost:8/b)"),
+        ("[a](http://127.0.0.1:8/b)", "[a](http://127.0.0.1:8/b)"),
     ],
     ids=lambda value: repr(value)[:30],
 )
