@@ -167,9 +167,10 @@ class _EntityWriter:
                 self._write_code("code", node.text, "")
             case InlineMath():
                 self._write_code("code", node.text, "")
-            case Styled() if node.style in SCRIPTS:
-                self._inlines(script_text(node), indent)
             case Styled():
+                if node.style in SCRIPTS:
+                    self._inlines(script_text(node), indent)
+                    return
                 self._inlines(node.children, indent)
                 self._style(node.style, start)
             case Link() if not _LINKABLE.match(node.url):
@@ -197,7 +198,7 @@ class _EntityWriter:
 
     def _write(self, text: str) -> None:
         self._texts.append(text)
-        self._length += text_length(text, Unit.UTF16)
+        self._length += len(text) if text.isascii() else text_length(text, Unit.UTF16)
 
     def _style(self, kind: str, start: int, url: str = "") -> None:
         """Style the range from `start` to the end of the text, except for code in between."""
