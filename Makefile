@@ -23,7 +23,7 @@ help:
 	@echo "make conformance run the client scenarios of the MCP conformance suite (ARGS: SCENARIO...)"
 	@echo "make floods    flood the daemon with strangers, commands and text while a person in another chat asks"
 	@echo "                                                                 (ARGS: --only NAME --seconds N)"
-	@echo "make markdown  show 5,000 texts and all prefixes of difficult ones on each platform (ARGS: --texts N)"
+	@echo "make markdown  judge with TDLib and others, then show 5,000 texts and all prefixes of difficult ones on each platform (ARGS: --texts N)"
 	@echo "make attack    try every attack of the suite, public lists and floods, and print what held (ARGS: for pytest)"
 	@echo "make api-fuzz  send 10,000 valid and unusual requests to the API, and check them against its OpenAPI document"
 	@echo "                                                                 (ARGS: --requests N --seed N)"
@@ -80,6 +80,9 @@ floods: dev-environment
 	$(BIN)/python -m tests.faults.floods $(ARGS)
 
 markdown: dev-environment
+	-cd tests/node/markdown && npm install --ignore-scripts --no-audit --no-fund --no-package-lock --loglevel=error
+	-$(BIN)/python -m pip install --quiet tdjson==1.8.69
+	$(BIN)/python -m tests.faults.markdown_judges
 	$(BIN)/python -m tests.faults.markdown $(ARGS)
 
 attack: dev-environment

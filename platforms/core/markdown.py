@@ -18,10 +18,15 @@ _NOT_QUOTED = re.compile(r"^(?![ \t]*>)", re.MULTILINE)
 _MAX_LANGUAGE_BYTES = 20
 # Every alternative of these two patterns starts with a different character (``* is `+): only then
 # `re` skips over text without any of them, which takes an eighth of the time.
-_TOKEN = re.compile(r"\\.|``*|\*\*|~~|\|\|")
+_TAG = (
+    r"<(?P<end>/?)(?P<name>b|strong|i|em|u|ins|s|del|strike|sub|sup|code|kbd)>"
+    r"|<(?P<link>a)\s[^<>]{0,2000}>|<(?P<end_link>/)a>"
+)
+_TOKEN = re.compile(rf"\\.|``*|\*\*|~~|\|\||{_TAG}", re.IGNORECASE)
+_PARTIAL_END_TAG = re.compile(r"</?[a-z]{0,8}\Z", re.IGNORECASE)
 _DANGLING = " \t\r\n*~|`\\"
 _MAX_OPEN_MARKS = 50  # that are tracked at the same time
-_OPENING = re.compile(r"\\.|``*|!\[|\[|\]|\*\*|~~|\|\||\*|_", re.DOTALL)
+_OPENING = re.compile(rf"\\.|``*|!\[|\[|\]|\*\*|~~|\|\||\*|_|{_TAG}", re.DOTALL | re.IGNORECASE)
 _TARGET = re.compile(
     r"\(\s*(?:<[^<>\n]*>|[^\s()]*(?:\([^\s()]*\)[^\s()]*)*)(?:\s+(?:\"[^\"]*\"|'[^']*'))?\s*\)"
 )
@@ -141,7 +146,7 @@ def has_open_fence(md: str) -> bool:
 def close_open_marks(md: str) -> str:
     """Close the marks that a partial answer leaves open, so that a growing answer renders well.
 
-    Closes code blocks, code spans, `**`, `~~` and `||`. Holds back marks at the very end, whose
+    Closes code blocks, code spans, `**`, `~~`, `||` and HTML tags. Holds back marks at the very end, whose
     meaning is still unknown, and the line below a table header until it is complete.
     """
     found = find_fences(md)
@@ -163,7 +168,11 @@ def _close_inline(tail: str) -> str:
     if not _open_marks(tail):
         return tail
     kept = tail.rstrip(_DANGLING)
-    return kept + _open_marks(kept)
+    marks = _open_marks(kept)
+    if "</" in marks and (partial := _PARTIAL_END_TAG.search(kept)):
+        kept = kept[: partial.start()]
+        marks = _open_marks(kept)
+    return kept + marks
 
 
 def _open_marks(text: str) -> str:
@@ -179,6 +188,8 @@ def _open_marks(text: str) -> str:
                 code = mark
                 break
             place = closing.end()
+        elif mark[0] == "<":
+            _toggle_tag(opened, token)
         elif mark[0] != "\\" and not (mark == "||" and _in_table(text, token.start())):
             _toggle(opened, token)
     return code + "".join(reversed(opened))
@@ -191,6 +202,15 @@ def _toggle(opened: list[str], token: re.Match[str]) -> None:
             opened.append(mark)
     elif not text[token.start() - 1].isspace():
         del opened[opened.index(mark) :]
+
+
+def _toggle_tag(opened: list[str], token: re.Match[str]) -> None:
+    end = f"</{(token['name'] or 'a').lower()}>"
+    if not (token["end"] or token["end_link"]):
+        if len(opened) < _MAX_OPEN_MARKS:
+            opened.append(end)
+    elif end in opened:
+        del opened[opened.index(end) :]
 
 
 def _in_table(text: str, place: int) -> bool:
@@ -222,6 +242,8 @@ def find_open_mark(text: str, low: int) -> int | None:
             del opened[:-_MAX_OPEN_MARKS]
         elif mark == "]":
             place = _close_bracket(opened, text, place)
+        elif mark[0] == "<":
+            _toggle_open_tag(opened, token)
         elif mark[0] != "\\":
             _toggle_emphasis(opened, token)
     return next((start for _, start in opened if start > low), None)
@@ -236,6 +258,16 @@ def _close_bracket(opened: list[tuple[str, int]], text: str, place: int) -> int:
     if "[" in marks:
         del opened[len(marks) - 1 - marks[::-1].index("[") :]
     return target.end() if target else place
+
+
+def _toggle_open_tag(opened: list[tuple[str, int]], token: re.Match[str]) -> None:
+    name = f"<{(token['name'] or 'a').lower()}"
+    names = [mark for mark, _ in opened]
+    if not (token["end"] or token["end_link"]):
+        opened.append((name, token.start()))
+        del opened[:-_MAX_OPEN_MARKS]
+    elif name in names:
+        del opened[names.index(name) :]
 
 
 def _toggle_emphasis(opened: list[tuple[str, int]], token: re.Match[str]) -> None:

@@ -15,6 +15,7 @@ from itertools import groupby
 import msgspec
 
 from platforms.core.document import (
+    SCRIPTS,
     Block,
     BlockQuote,
     CodeBlock,
@@ -33,6 +34,7 @@ from platforms.core.document import (
     Table,
     parse,
     plain_rows,
+    script_text,
 )
 
 MAX_CHARS = 2_000
@@ -43,7 +45,13 @@ RULE_LINE = "─" * 12
 
 _HEADING_LEVELS = 3
 _ZERO_WIDTH_SPACE = "\u200b"
-_MARKS = {"bold": "**", "italic": "*", "strikethrough": "~~", "spoiler": "||"}
+_MARKS = {
+    "bold": "**",
+    "italic": "*",
+    "underline": "__",
+    "strikethrough": "~~",
+    "spoiler": "||",
+}
 _LANGUAGE = re.compile(r"[\w+\-.#]+", re.ASCII)
 
 _ADDRESS = re.compile(r"(https?://[^\s<]+[^\s<.,:;\"'\])*_~|`])")
@@ -106,9 +114,9 @@ class _MarkdownWriter:
 
     def _quote(self, block: BlockQuote) -> str:
         if self._in_quote:  # Discord has no nested quotes
-            return self.draw(block.blocks)
+            return self.draw(_quoted(block))
         self._in_quote = True
-        text = self.draw(block.blocks)
+        text = self.draw(_quoted(block))
         self._in_quote = False
         return "\n".join(f"> {line}" for line in text.split("\n"))
 
@@ -125,6 +133,14 @@ class _MarkdownWriter:
 
     def _table(self, block: Table) -> str:
         return _code(self._layout(plain_rows(block), bool(block.header)), "")
+
+
+def _quoted(block: BlockQuote) -> tuple[Block, ...]:
+    """Return the blocks of a quote; Discord cannot fold, so the summary becomes a bold line."""
+    first, *others = block.blocks or (Paragraph(()),)
+    if not block.is_foldable or not isinstance(first, Paragraph):
+        return block.blocks
+    return (Paragraph((Styled("bold", first.children),)), *others)
 
 
 def _is_adjacent(previous: Block, block: Block) -> bool:
@@ -245,6 +261,8 @@ def _run(node: Inline, styles: tuple[str, ...], link: Link | None) -> Iterator[_
             yield _StyledRun(node.text, styles, link=link)
         case InlineCode() | InlineMath():
             yield _StyledRun(node.text, code=True, link=link)
+        case Styled() if node.style in SCRIPTS:
+            yield from _runs(script_text(node), styles, link)
         case Styled():
             more = (*styles, node.style) if node.style not in styles else styles
             yield from _runs(node.children, more, link)

@@ -1,6 +1,6 @@
 """Sans-IO: Slack's markup to plain text, and Markdown to blocks.
 
-Slack renders the Markdown itself. This module defuses mentions of whole channels, and makes the
+Slack renders the Markdown itself, except HTML, formulas and references. This module defuses mentions of whole channels, and makes the
 fallback text that notifications show.
 """
 
@@ -11,6 +11,7 @@ from typing import Any
 
 from platforms.core.contract import Button
 from platforms.core.document.inlines import names_another_host, parse_inlines
+from platforms.core.document.rewrite import rewrite_markdown, without_unfinished_source
 from platforms.core.document.tree import to_plain_text as inlines_text
 from sessions.values.frames import clean_name
 
@@ -78,11 +79,14 @@ def defuse_mentions(text: str) -> str:
 
 
 def defuse_markdown(text: str) -> str:
-    """Return Markdown without mentions, in which misleading links show their address.
+    """Return Markdown for Slack, without mentions, in which misleading links show their address."""
+    return defuse_mentions(_LINK.sub(_with_address, rewrite_markdown(text)))
 
-    The address follows the link, so that the text of a stream only grows.
-    """
-    return defuse_mentions(_LINK.sub(_with_address, text))
+
+def growing_markdown(text: str) -> str:
+    """Return Markdown like `defuse_markdown` for a stream: it only grows while the text grows."""
+    text = rewrite_markdown(without_unfinished_source(text), references=False)
+    return defuse_mentions(_LINK.sub(_with_address, without_partial_mention(text)))
 
 
 def _with_address(link: re.Match[str]) -> str:

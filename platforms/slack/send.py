@@ -27,11 +27,11 @@ from platforms.slack.format import (
     defuse_markdown,
     emoji_name,
     fallback_text,
+    growing_markdown,
     has_table,
     letters_and_digits,
     markdown_blocks,
     plain_blocks,
-    without_partial_mention,
 )
 from platforms.slack.rate_limit import APPEND_STREAM, START_STREAM, STOP_STREAM, UPDATE_MESSAGE
 from platforms.slack.read_marks import SlackPlace, is_dm
@@ -176,7 +176,7 @@ class SlackSender:
 
     async def _start_stream(self, op: Post, channel: str, place: SlackPlace) -> str:
         text, changed = (
-            defuse_markdown(without_partial_mention(op.text)),
+            growing_markdown(op.text),
             changed_tasks(op.tasks, {}),
         )
         answer = await self._calls.call(
@@ -321,7 +321,7 @@ class SlackSender:
     async def _append_to_stream(self, op: Edit, live: _LiveMessage) -> bool:
         """Append to a stream; return false if the message must be edited from now on."""
         text, changed = (
-            defuse_markdown(without_partial_mention(op.text)),
+            growing_markdown(op.text),
             changed_tasks(op.tasks, live.cards),
         )
         if live.is_uncertain or not text.startswith(live.shown_text):

@@ -3,12 +3,14 @@
 The text needs no escaping, so Telegram cannot refuse it as unparsable. Offsets count UTF-16 units.
 """
 
+import re
 import unicodedata
 
 import msgspec
 
 from platforms.core.contract import Unit
 from platforms.core.document import (
+    SCRIPTS,
     Block,
     BlockQuote,
     CodeBlock,
@@ -26,6 +28,8 @@ from platforms.core.document import (
     Styled,
     Table,
     plain_rows,
+    script_text,
+    to_plain_text,
 )
 from platforms.core.split import text_length
 
@@ -36,6 +40,10 @@ _RULE = "———"
 _BULLETS = ("•", "◦", "▪")
 _TASK = {True: "☑", False: "☐"}
 _INDENT = "   "
+_QUOTES = ("blockquote", "expandable_blockquote")
+_LINKABLE = re.compile(r"https?://(?:[^/?#\s]*@)?(?:[^/?#:\s]+\.[^/?#:\s]|\[)", re.IGNORECASE)
+"""Addresses that Telegram accepts in a link: others, such as `mailto:` and `localhost`, it drops or changes."""
+
 _ZERO_WIDTH = "\u200b\u200c\u200d\ufe0e\ufe0f"
 
 
@@ -113,19 +121,23 @@ class _EntityWriter:
             case HorizontalRule():
                 self._write(_RULE)
             case BlockQuote():
-                start = self._length
-                self.blocks(block.blocks, indent)
-                # Telegram does not nest quotes, so the outermost quote replaces the inner ones.
-                self._entities = [
-                    entity
-                    for entity in self._entities
-                    if entity.type != "blockquote" or entity.offset < start
-                ]
-                self._add_entity("blockquote", start, self._length)
+                self._quote(block, indent)
             case ListBlock():
                 self._listing(block, indent)
             case Table():
                 self._write_code("pre", _format_table(block, compact=self._compact), "")
+
+    def _quote(self, block: BlockQuote, indent: str) -> None:
+        start = self._length
+        blocks = _with_bold_summary(block.blocks) if block.is_foldable else block.blocks
+        self.blocks(blocks, indent)
+        # Telegram does not nest quotes, so the outermost quote replaces the inner ones.
+        self._entities = [
+            entity
+            for entity in self._entities
+            if entity.type not in _QUOTES or entity.offset < start
+        ]
+        self._add_entity(_QUOTES[block.is_foldable], start, self._length)
 
     def _listing(self, block: ListBlock, indent: str) -> None:
         bullet = _BULLETS[min(len(indent) // len(_INDENT), len(_BULLETS) - 1)]
@@ -156,13 +168,24 @@ class _EntityWriter:
             case InlineMath():
                 self._write_code("code", node.text, "")
             case Styled():
+                if node.style in SCRIPTS:
+                    self._inlines(script_text(node), indent)
+                    return
                 self._inlines(node.children, indent)
                 self._style(node.style, start)
+            case Link() if not _LINKABLE.match(node.url):
+                self._inlines(node.children, indent)
+                self._write_address(node)
             case Link():
                 # Telegram does not allow links on code; the link matters more than the code style.
                 self._inlines(_without_code(node.children), indent)
                 if "".join(self._texts[-1:]) != node.url:  # clients detect bare URLs themselves
                     self._style("text_link", start, node.url)
+
+    def _write_address(self, link: Link) -> None:
+        address = link.url.removeprefix("mailto:").removeprefix("tel:")
+        if address not in to_plain_text(link.children, urls=False):
+            self._write(f" ({address})")
 
     def _write_code(self, kind: str, text: str, language: str) -> None:
         start = self._length
@@ -175,7 +198,7 @@ class _EntityWriter:
 
     def _write(self, text: str) -> None:
         self._texts.append(text)
-        self._length += text_length(text, Unit.UTF16)
+        self._length += len(text) if text.isascii() else text_length(text, Unit.UTF16)
 
     def _style(self, kind: str, start: int, url: str = "") -> None:
         """Style the range from `start` to the end of the text, except for code in between."""
@@ -192,6 +215,13 @@ class _EntityWriter:
             self._entities.append(
                 TextEntity(type=kind, offset=start, length=end - start, url=url, language=language)
             )
+
+
+def _with_bold_summary(blocks: tuple[Block, ...]) -> tuple[Block, ...]:
+    first, *others = blocks
+    if isinstance(first, Paragraph):
+        first = Paragraph((Styled("bold", first.children),))
+    return (first, *others)
 
 
 def _without_code(inside: Inlines) -> Inlines:

@@ -31,7 +31,15 @@ _MAX_BLOCKS = 500
 _MAX_COLUMNS = 20
 _MAX_DEPTH = 16
 
-_TAGS = {"bold": "b", "italic": "i", "strikethrough": "s", "spoiler": "tg-spoiler"}
+_TAGS = {
+    "bold": "b",
+    "italic": "i",
+    "underline": "u",
+    "strikethrough": "s",
+    "spoiler": "tg-spoiler",
+    "subscript": "sub",
+    "superscript": "sup",
+}
 
 
 def needs_rich_format(blocks: tuple[Block, ...]) -> bool:
@@ -102,11 +110,19 @@ def _format_block(block: Block) -> str:
         case HorizontalRule():
             return "<hr/>"
         case BlockQuote():
-            return f"<blockquote>{format_html(block.blocks)}</blockquote>"
+            return _quote(block)
         case ListBlock():
             return _listing(block)
         case Table():
             return _table(block)
+
+
+def _quote(block: BlockQuote) -> str:
+    if not block.is_foldable:
+        return f"<blockquote>{format_html(block.blocks)}</blockquote>"
+    first, *others = block.blocks
+    title = _inlines(first.children) if isinstance(first, Paragraph) else "…"
+    return f"<details><summary>{title}</summary>{format_html(tuple(others))}</details>"
 
 
 def _listing(block: ListBlock) -> str:

@@ -175,6 +175,12 @@ async def try_beginnings(platform: str, names: Iterable[str], step: int = 1) -> 
 _TYPED = re.compile(r"(?:^|\n)[ >]*(?:[-*+] |\d+[.)] )*(?:`{1,}|~{1,})[^\n]*\Z")
 
 
+_TAGS = re.compile(
+    r"</?(?:b|i|u|s|sub|sup|code|kbd|(?<=/)a)>|<a href[^<>]*>|</?[a-z]*\Z", re.IGNORECASE
+)
+"""Tags that are closed while the text grows, or may become one."""
+
+
 async def try_live(stage: Stage, name: str, md: str, tally: Tally) -> None:
     """Show a text that is being written: all words are seen, and what is whole has its looks."""
     capabilities = getattr(stage, "in_dms", stage.capabilities)
@@ -193,6 +199,7 @@ async def try_live(stage: Stage, name: str, md: str, tally: Tally) -> None:
     verdict = compare(tree(settled, stage.dialect)[0], seen, set())
     verdict.literal.clear()
     spoken = md[: found.start()] if (found := _TYPED.search(md)) else md
+    spoken = _TAGS.sub("", spoken)
     words = [sign for sign in tree(spoken, stage.dialect)[0] if sign.char.isalnum()]
     shown = iter(sign.char for sign in seen)
     if missing := [sign.char for sign in words if sign.char not in shown]:

@@ -22,7 +22,11 @@ from tests.faults.markdown_signs import (
 # --- Telegram --------------------------------------------------------------------------------
 
 _MOST_ENTITIES = 100
-_ENTITY_LOOKS = {"strikethrough": "strike", "blockquote": "quote"}
+_ENTITY_LOOKS = {
+    "strikethrough": "strike",
+    "blockquote": "quote",
+    "expandable_blockquote": "quote",
+}
 _BULLET = re.compile(r"^([ ]*)[•◦▪](?= )", re.MULTILINE)
 
 
@@ -72,9 +76,26 @@ def _look(entity: dict[str, Any]) -> Look:
 _TAG_LOOKS = {
     "b": "bold", "i": "italic", "s": "strike", "tg-spoiler": "spoiler", "code": "code",
     "tg-math": "formula", "tg-math-block": "formula", "blockquote": "quote", "td": "cell", "th": "cell",
+    "u": "underline", "details": "quote",
 }  # fmt: skip
 _ALONE = {"br", "hr", "input"}
-_LINES = {"p", "h1", "h2", "h3", "h4", "h5", "h6", "li", "tr", "br", "hr", "blockquote", "table"}
+_LINES = {
+    "p",
+    "h1",
+    "h2",
+    "h3",
+    "h4",
+    "h5",
+    "h6",
+    "li",
+    "tr",
+    "br",
+    "hr",
+    "blockquote",
+    "table",
+    "details",
+    "summary",
+}
 
 
 class _Rich(HTMLParser):

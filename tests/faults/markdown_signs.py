@@ -5,6 +5,7 @@ what was lost on the way, what has lost its looks, and which marks are seen that
 """
 
 import functools
+import html
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -32,6 +33,10 @@ UNSEEN = re.compile(
 )
 
 
+_SCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹₀₁₂₃₄₅₆₇₈₉ⁿ", "01234567890123456789n")
+"""Subscripts and superscripts, which some platforms draw with characters of their own."""
+
+
 def address(target: str) -> str:
     """One way to write an address."""
     target = UNSEEN.sub("", target).replace(" ", "%20")
@@ -49,7 +54,7 @@ class Page:
         self._gap = max(self._gap, gap)
 
     def say(self, text: str, looks: frozenset[Look]) -> None:
-        for char in UNSEEN.sub("", text):
+        for char in UNSEEN.sub("", text).translate(_SCRIPTS):
             if char.isspace():
                 self.space(LINE if char == "\n" else SPACE)
             else:
@@ -77,6 +82,8 @@ class Dialect:
     addresses: bool = False  # nothing in a bare address is a mark
     breaks: bool = False  # <br>
     references: bool = False  # [a][b] with [b]: address, and [^1] with [^1]: note
+    html: bool = False  # <b>, <a href>, <details> and some more
+    plain_html: bool = False  # with neither underlines nor sections
 
 
 # --- the parser ------------------------------------------------------------------------------
@@ -86,6 +93,7 @@ _FORMULA = re.compile(
     re.DOTALL,
 )
 _LIKE_TEX = re.compile(r"[\\^_={}+*/<>]|^[A-Za-z]$")
+_LIKE_BRACKETED_TEX = re.compile(r"[\\^_={}+*<>]")
 _ADDRESS = re.compile(r"//[^\s<>\[\]`*|\\~]+")
 _NAME = re.compile(r"__(?:init|main|name|file)__(?![\w])")
 _BREAK = re.compile(r"<br ?/?>", re.IGNORECASE)
@@ -110,6 +118,8 @@ def parser(dialect: Dialect) -> MarkdownIt:
         rules.before("emphasis", "sum", _sum)
     if dialect.names:
         rules.before("emphasis", "name", _name)
+    if dialect.html:
+        rules.before("autolink", "tag", _tag)
     if dialect.addresses:
         rules.before("escape", "address", _address)
     return md
@@ -124,6 +134,12 @@ def _formula(state: StateInline, silent: bool) -> bool:
         return False
     if not tex.strip() or "\n\n" in tex:
         return False
+    if found[2] is not None or found[4] is not None:
+        beside = state.src[state.src.rfind("\n", 0, found.start()) + 1 : found.start()].strip()
+        rest = state.src[found.end() :].partition("\n")[0].strip(" .,")
+        escaped = found[4] is not None and rest.startswith("(")
+        if escaped or ((beside or rest) and not _LIKE_BRACKETED_TEX.search(tex)):
+            return False
     if not silent:
         state.push("formula", "", 0).content = tex
     state.pos = found.end()
@@ -176,6 +192,60 @@ def _address(state: StateInline, silent: bool) -> bool:
     return bool(found) and _said(state, silent, found.end() if found else 0)
 
 
+_TAG = re.compile(
+    r"<(b|strong|i|em|u|s|del|sub|sup|code|kbd)>|<a href=([\"'])([^<>]*?)\2>", re.IGNORECASE
+)
+_TAG_KINDS = {"b": "strong", "i": "em", "del": "s", "a": "link"}
+
+
+def _tag(state: StateInline, silent: bool) -> bool:
+    """Read a tag up to its partner; without one it is text."""
+    found = _TAG.match(state.src, state.pos, state.posMax)
+    if found is None:
+        return False
+    name = (found[1] or "a").lower()
+    depth, stop = 1, found.end()
+    for each in re.compile(rf"`[^`]*`|<(/?){name}\b[^<>]*>", re.IGNORECASE).finditer(
+        state.src, stop, state.posMax
+    ):
+        if each[0][0] != "`":
+            depth += -1 if each[1] else 1
+        if depth == 0:
+            break
+    else:
+        return False
+    start, stop, end, outer = found.end(), each.start(), each.end(), state.posMax
+    if not silent and name in {"code", "kbd"}:
+        state.push("code_inline", "code", 0).content = html.unescape(state.src[start:stop])
+    elif not silent and stop > start:
+        kind = _TAG_KINDS.get(name, name)
+        state.push(f"{kind}_open", name, 1).attrs = {"href": html.unescape(found[3] or "")}
+        state.pos, state.posMax = start, stop
+        state.md.inline.tokenize(state)
+        state.push(f"{kind}_close", name, -1)
+    state.pos, state.posMax = end, outer
+    return True
+
+
+_DETAILS = re.compile(
+    r"^<details>\s*(?:<summary>(.*?)(?:</summary>|\n\s*\n|\Z))?(.*?)(?:</details>[ ]*|\Z)",
+    re.MULTILINE | re.DOTALL | re.IGNORECASE,
+)
+
+
+def _quoted(found: re.Match[str]) -> str:
+    """Write a section that can be folded as a quote."""
+    lines = [found[1] or "…", "", *found[2].split("\n")]
+    return "\n".join(f"> {line}" for line in lines) + "\n\n"
+
+
+def _unfolded(found: re.Match[str]) -> str:
+    """Write a section that can be folded as a title and its content."""
+    words = " ".join((found[1] or "").split())
+    mark = "**" if words and not words.count("**") % 2 and "***" not in words else ""
+    return f"{mark}{words}{mark}\n\n{found[2]}\n\n"
+
+
 _NOTE = re.compile(r"\[\^(\w+)\]")
 
 
@@ -199,7 +269,8 @@ _BLOCKS = {
 }  # fmt: skip
 _LOOKS = {
     "strong_open": "bold", "em_open": "italic", "s_open": "strike", "spoiler_open": "spoiler",
-    "blockquote_open": "quote", "th_open": "cell", "td_open": "cell",
+    "blockquote_open": "quote", "th_open": "cell", "td_open": "cell", "u_open": "underline",
+    "sub_open": "script", "sup_open": "script",
 }  # fmt: skip
 _TASK = re.compile(r"\[([ xX])\][ \t]+")
 
@@ -222,6 +293,9 @@ class Tree:
             md = re.sub(
                 r"^( *)\$\$\n(.+?)\n *\$\$ *$", r"\1$$\2$$", md, flags=re.MULTILINE | re.DOTALL
             )
+        if self._dialect.html:
+            section = _unfolded if self._dialect.plain_html else _quoted
+            md = re.sub(r"^</details>[ ]*$", "", _DETAILS.sub(section, md), flags=re.MULTILINE)
         if self._dialect.references:
             md = _NOTE.sub(functools.partial(_bracketed, _notes(md)), md)
         self._walk(parser(self._dialect).parse(md))
@@ -312,7 +386,8 @@ class Tree:
             self._targets.add(target)
             self._looks.append(("link", "" if _is_itself(rest, target) else target))
         elif kind in _LOOKS:
-            self._looks.append(_LOOKS[kind])
+            plain = kind == "u_open" and self._dialect.plain_html
+            self._looks.append("script" if plain else _LOOKS[kind])
         elif kind == "link_close" or kind.replace("close", "open") in _LOOKS:
             self._looks.pop()
 
@@ -472,7 +547,7 @@ def _missing(meant: frozenset[Look], seen: frozenset[Look]) -> Look | None:
     if meant & {"code", "formula"}:
         inside = plain & {"code", "formula"} or kinds & {"pre", "link"}
         return None if inside else "code"
-    wanted = ("bold", "italic", "strike", "spoiler")
+    wanted = ("bold", "italic", "underline", "strike", "spoiler")
     return next((look for look in wanted if look in meant and look not in plain), None)
 
 
@@ -481,7 +556,7 @@ def _excused(
 ) -> bool:
     """Tell whether a link or a heading may be shown as something else."""
     if look[0] == "link":
-        return not look[1].startswith(("http://", "https://"))
+        return not look[1].startswith(("http://", "https://")) or "://localhost" in look[1]
     small = "imitated4" in plain and (look[1] >= "4" or "item" in meant)
     return ("imitated" in plain or small) and bool(plain & {"bold", "code"} or "pre" in kinds)
 

@@ -45,6 +45,7 @@ FULL = Dialect(
     addresses=True,
     breaks=True,
     references=True,
+    html=True,
 )
 UNSAFE = ("tg:", "javascript:", "data:", "file:")
 
@@ -254,7 +255,7 @@ class SlackStage:
     """`refuse`: whether Slack does not take blocks of Markdown."""
 
     name = "slack"
-    dialect = Dialect()
+    dialect = Dialect(html=True, plain_html=True, formulas=True, breaks=True, references=True)
     capabilities = SLACK
     in_dms = DM_CAPABILITIES
 

@@ -52,6 +52,20 @@ MENTIONS = (
 HTML_LIKE = (
     *("vector<int>", "<your-name>", "if a<b and c>d", "List<Map<String, int>>", "<div>", "</div>"),
     *("a < b", "x -> y", "y <- z", "<T>", "<br>", "AT&amp;T", "&lt;tag&gt;", "<!-- no comment -->"),
+    *(
+        "<b>bold</b>",
+        "<i>x and y</i>",
+        "H<sub>2</sub>O",
+        "10<sup>6</sup>",
+        "<u>under</u>",
+        "<s>old</s>",
+    ),
+    *(
+        "<code>a*b*c</code>",
+        '<a href="https://example.org/a_b">here</a>',
+        "<kbd>Ctrl</kbd>",
+        "<b>open",
+    ),
 )
 CODE = (
     *("x", "f(x)", "a | b", "vector<int>", "**not bold**", "npm i @scope/pkg", "$HOME", "a_b_c"),
@@ -243,6 +257,7 @@ class Writer:
                     "\\*escaped\\* \\_marks\\_ \\`and\\` \\# \\[more\\] \\\\ \\~~",
                     "a ** b ** c, 2 * 3, ~~ no ~~, a || b || c, __init__.py and `` `tick` ``",
                     "<details><summary>More</summary>hidden</details>",
+                    "<details>\n<summary>More</summary>\n\n- one\n- **two**\n\n</details>",
                     f"half **bold and `code and [link]({dice.choice(URLS)}",
                 )
             )
@@ -353,6 +368,11 @@ NASTY = {
     "references": "See [docs], [the **manual**][man] and ![a picture][pic], not [this][one] or `[docs]`.\n\n"
     "> [quoted][docs]\n\n[docs]: https://e.org/a_b 'Title'\n[man]: <https://e.org/man>\n"
     "[pic]:\n  https://e.org/p.png\n\nend",
+    "tags": "<b>bold *and* <i>both</i></b> H<sub>2</sub>O, x<sup>n</sup>, <u>under **it**</u> and <code>a*b*c</code>, "
+    '<a href="https://e.org/a_b">a <i>link</i></a> <b>open, </i> no end, <kbd>Ctrl</kbd> <s>old</s> <B>B</B>',
+    "details": "Before\n\n<details>\n<summary>More **here**</summary>\n\n- one\n- two\n\n```py\nx = 1\n```\n\n"
+    "</details>\n\nafter\n<details><summary>Short</summary>hidden</details>\n\n</details>\nend",
+    "brackets": "See \\[1\\], a\\[0\\], \\(optional\\), \\[no link\\](x), \\(x_1 + y\\) and \\[ a = b \\] end",
     "unused definitions": "Words.\n\n[1]: https://e.org/a_b_c\n[2]: https://e.org/*\n\nSee [two][2].",
     "escapes": "\\# no heading\n\n\\- no point\n\n1\\. no number\n\n\\> no quote, C:\\dir\\*.txt, \\`no code\\`, \\[no](link), a\\|b",
     "half": "**bold\n\n*italic\n\n`code\n\n[link](https://e.org\n\n| a | b |\n|--\n\n- [ \n\n~~gone ||secret",

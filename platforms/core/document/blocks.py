@@ -41,8 +41,13 @@ _LIST_MARKER = re.compile(r"(?P<indent> {0,3})(?P<mark>[-*+]|(?P<number>\d{1,9})
 _TASK = re.compile(r"\[(?P<mark>[ xX])\][ ]+")
 _COLUMNS = re.compile(r"[ ]*\|?[ ]*:?-+:?[ ]*(?:\|[ ]*:?-+:?[ ]*)*\|?[ ]*$")
 _DISPLAY = {"$$": "$$", "\\[": "\\]"}
-_ENVIRONMENT = re.compile(
-    r"\\begin\{((?:align|alignat|eqnarray|equation|flalign|gather|multline)\*?)\}"
+_ENVIRONMENT = re.compile(r"\\begin\{([A-Za-z]{1,20}\*?)\}")
+_DEFINITION_LINE = re.compile(r" {0,3}\[(?!\^)[^\[\]]{1,999}\]:")
+_DETAILS = re.compile(r"<details(?: open(?:=(?:\"\"|''|\"?open\"?))?)?>", re.IGNORECASE)
+_DETAILS_TAG = re.compile(r"<(?P<end>/?)details\b[^<>]*>", re.IGNORECASE)
+_DETAILS_END = re.compile(r" {0,3}</details> *", re.IGNORECASE)
+_SUMMARY = re.compile(
+    r"\s*<summary>(?P<text>.*?)(?:</summary>|\n\s*\n|\Z)", re.IGNORECASE | re.DOTALL
 )
 _CELL = re.compile(r"(?:\\.|`[^`]*`|[^|\\`]|`|\\)*")
 
@@ -101,7 +106,8 @@ class _BlockParser:
     def blocks(self) -> Iterator[Block]:
         while self._at < len(self._lines):
             line = self._lines[self._at]
-            if not line.strip():
+            if not line.strip() or (line[-1] == ">" and _DETAILS_END.fullmatch(line)):
+                # A section can end without a beginning, which is then in another message.
                 self._at += 1
                 yield from self._paragraph()
                 continue
@@ -110,12 +116,23 @@ class _BlockParser:
                 line = self._lines[self._at]
             block = self._block(line)
             if block is None:
+                if self._ends_note(line):
+                    yield from self._paragraph()
                 self._paragraph_lines.append(line.strip())
                 self._at += 1
             else:
                 yield from self._paragraph()
                 yield block
         yield from self._paragraph()
+
+    def _ends_note(self, line: str) -> bool:
+        """Return True for a link definition directly below a footnote."""
+        return (
+            self._references is not None
+            and bool(self._paragraph_lines)
+            and self._paragraph_lines[0].startswith("[^")
+            and _DEFINITION_LINE.match(line) is not None
+        )
 
     def _paragraph(self) -> Iterator[Block]:
         if self._paragraph_lines:
@@ -267,6 +284,7 @@ class _BlockParser:
     def _is_lazy(self, found: list[str], line: str) -> bool:
         """Return True if an unindented line continues the paragraph of a list item."""
         begins = _opening(line) or _HEADING.match(line) or _RULE.match(line) or _QUOTE.match(line)
+        begins = begins or _DETAILS.match(line)
         return (
             bool(found[-1].strip())
             and not begins
@@ -314,7 +332,40 @@ class _BlockParser:
             self._at += 1
         return tuple(rows)
 
-    def _display(self, line: str) -> MathBlock | None:
+    def _details(self, line: str) -> BlockQuote | None:
+        """Parse a section that can be folded; without an end it lasts until the text ends."""
+        opening = _DETAILS.match(line)
+        if opening is None or self._depth >= _MAX_DEPTH:
+            return None
+        self._lines[self._at] = line[opening.end() :]
+        inside = "\n".join(self._details_lines())
+        summary = _SUMMARY.match(inside)
+        title = " ".join(summary["text"].split()) if summary else ""
+        content = inside[summary.end() :] if summary else inside
+        head = Paragraph(self._inlines(title or "…"))
+        return BlockQuote((head, *self._nested(content.split("\n"))), is_foldable=True)
+
+    def _details_lines(self) -> list[str]:
+        """Take the lines up to the end of the section; what follows in the last line stays."""
+        found: list[str] = []
+        depth, fence = 1, None
+        while self._at < len(self._lines):
+            line = self._lines[self._at]
+            if fence is not None:
+                fence = None if _closes(line, fence["mark"]) else fence
+            elif (fence := _opening(line)) is None and "<" in line:
+                for tag in _DETAILS_TAG.finditer(line):
+                    depth += -1 if tag["end"] else 1
+                    if depth == 0:
+                        self._lines[self._at] = line[tag.end() :].lstrip()
+                        self._at += not self._lines[self._at]
+                        return [*found, line[: tag.start()]]
+            found.append(line)
+            self._at += 1
+        return found
+
+    def _display(self, line: str) -> MathBlock | BlockQuote | None:
+        """Parse a formula, or a section that can be folded."""
         bare = line.strip()
         closing = _DISPLAY.get(bare[:2])
         environment = _ENVIRONMENT.match(bare) if bare[0] == "\\" else None
@@ -323,7 +374,7 @@ class _BlockParser:
         elif closing:
             text = [bare[2:]]
         else:
-            return None
+            return self._details(bare) if bare[0] == "<" else None
         for number in range(self._at, len(self._lines)):
             if number > self._at:
                 text.append(self._lines[number])

@@ -1,8 +1,10 @@
 """Sans-IO: the parser of the text inside a block."""
 
+import functools
 import html
 import re
 import unicodedata
+from collections import Counter
 from urllib.parse import urlsplit
 
 from platforms.core.document.references import References
@@ -18,6 +20,7 @@ from platforms.core.document.tree import (
 )
 
 _SPECIAL = re.compile(r"[\\`*_~|\[<&!$]|https?://[^\s<>*~|`\\\[\]]+")
+_MARKS = frozenset("*_~|")
 _PUNCTUATION = frozenset("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~")
 _AUTOLINK = re.compile(r"<((?:https?://|mailto:)[^\s<>]*)>|<([\w.+-]+@[\w-]+(?:\.[\w-]+)+)>")
 _NAME = re.compile(
@@ -29,6 +32,15 @@ _NAME = re.compile(
 """Names with double underscores, which are not emphasis."""
 
 _BREAK = re.compile(r"<br ?/?>", re.IGNORECASE)
+TAG = (
+    r"<(?P<end>/?)(?P<name>b|strong|i|em|u|ins|s|del|strike|sub|sup|code|kbd)>|<(?P<link>a)(?=\s)"
+    r"(?=[^<>]{0,2000}?\shref\s?=\s?(?:\"(?P<quoted>[^\"<>]*)\"|'(?P<single_quoted>[^'<>]*)'|(?P<bare>[^\s\"'<>]+)))"
+    r"[^<>]{0,2000}>|<(?P<end_link>/)a>"
+)
+_HTML_TAG = re.compile(TAG, re.IGNORECASE)
+_TAG_OR_CODE = re.compile(
+    rf"\\.|(?<!`)(?P<ticks>`+)(?!`).*?(?<!`)(?P=ticks)(?!`)|{TAG}", re.IGNORECASE | re.DOTALL
+)
 _REFERENCE = re.compile(r"&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});")
 _TARGET = re.compile(
     r"\(\s*(?:<(?P<braced>[^<>\n]*)>|(?P<bare>[^\s()]*(?:\([^\s()]*\)[^\s()]*)*))"
@@ -38,6 +50,12 @@ _BRACKET = re.compile(r"\\.|(?<!`)(`+)(?!`).*?(?<!`)\1(?!`)|[\[\]]", re.DOTALL)
 _DOLLARS = re.compile(r"\$(?=[^\s$])(?P<tex>[^$`\n]{0,300}?[^\s$`\\])\$(?![\w$])")
 _DOUBLE_DOLLARS = re.compile(r"\$\$(?P<tex>[^$`]{1,1000})\$\$(?![\w$])")
 _TEX = re.compile(r"[\\^_={}+*/<>]|^[A-Za-z]$")
+_BRACKETED_TEX = re.compile(
+    r"[\\^_={}]|^(?!.*[^\W\d_]{2})(?=.*[^\W\d_]).*[-+*/<>|()!]|[+*<>\u00d7\u00b7\u00f7≤≥≈≠∈→√∑∫]",
+    re.DOTALL,
+)
+r"""What makes the text between `\(` and `\)` a formula: a sign of LaTeX, or an operator without words."""
+
 _CJK_SYMBOLS = (("\u2e80", "\u33ff"), ("\ufe30", "\ufe6f"), ("\uff00", "\uffef"))
 _PAIR = 2
 _SAFE_SCHEMES = ("http://", "https://", "mailto:", "tel:")
@@ -51,6 +69,17 @@ _HOST = re.compile(
 
 _STYLES = {("*", 1): "italic", ("_", 1): "italic", ("*", 2): "bold", ("_", 2): "bold"}
 _STYLES |= {("~", 2): "strikethrough", ("|", 2): "spoiler"}
+_TAG_STYLES = {
+    **dict.fromkeys(("b", "strong"), "bold"),
+    **dict.fromkeys(("i", "em"), "italic"),
+    **dict.fromkeys(("u", "ins"), "underline"),
+    **dict.fromkeys(("s", "del", "strike"), "strikethrough"),
+    "sub": "subscript",
+    "sup": "superscript",
+}
+_CODE_TAGS = frozenset({"code", "kbd"})
+_MAX_DEPTH = 40
+"""Nesting depth of styles and links; deeper marks stay text."""
 
 
 class _OpenMark:
@@ -63,32 +92,57 @@ class _OpenMark:
         self.closes = closes
         self.nodes: list[Inline] = []
 
+    @property
+    def literal(self) -> str:
+        """The mark as text, for a mark that is never closed."""
+        return self.char * self.count
+
+
+class _OpenTag(_OpenMark):
+    """An opening HTML tag, and the nodes that follow."""
+
+    def __init__(self, tag: re.Match[str]) -> None:
+        super().__init__("<", 1)
+        self.tag = tag
+
+    @property
+    def literal(self) -> str:
+        return self.tag[0]
+
 
 def parse_inlines(
-    text: str, references: References | None = None, *, in_link: bool = False
+    text: str, references: References | None = None, *, in_link: bool = False, depth: int = 0
 ) -> Inlines:
     """Parse the text of a paragraph; in a link only pictures are looked up in `references`."""
     if not _SPECIAL.search(text):
         return (PlainText(text),) if text else ()
-    return _InlineParser(text, references, in_link=in_link).read()
+    return _InlineParser(text, references, in_link=in_link, depth=depth).read()
 
 
 class _InlineParser:
     """Parses one paragraph from left to right."""
 
-    def __init__(self, text: str, references: References | None, *, in_link: bool) -> None:
+    def __init__(
+        self, text: str, references: References | None, *, in_link: bool, depth: int
+    ) -> None:
         self._text = text
         self._references = references
         self._in_link = in_link
+        self._depth = depth
+        self._room = _MAX_DEPTH - depth  # for open marks
         self._stack = [_OpenMark()]
         self._partner: dict[int, int] | None = None  # of brackets, found when first needed
+        self._tags: dict[int, int] | None = None  # place of the other tag of each pair
         self._unclosed_runs: set[int] = set()  # lengths of backtick runs that nothing closes
 
     def read(self) -> Inlines:
         text, at = self._text, 0
         while found := _SPECIAL.search(text, at):
-            self._add_text(text[at : found.start()])
-            at = self._special(found)
+            start = found.start()
+            if start > at:
+                self._add_text(text[at:start])
+            char = text[start]
+            at = self._mark(start, char) if char in _MARKS else self._special(found)
         self._add_text(text[at:])
         while len(self._stack) > 1:
             self._discard_opener()
@@ -124,10 +178,8 @@ class _InlineParser:
                 after = self._reference(at)
             case "$":
                 after = self._dollars(at)
-            case "h":
-                after = 0
             case _:
-                return self._mark(at, char)
+                after = 0
         if after:
             return after
         self._add_text(found[0])
@@ -159,7 +211,7 @@ class _InlineParser:
         if following in {"(", "["}:
             end = self._text.find({"(": "\\)", "[": "\\]"}[following], at + 2)
             inside = self._text[at + 2 : end].strip() if end > 0 else ""
-            if inside and "\n\n" not in inside:
+            if inside and is_formula(self._text, at, end + 2):
                 self._add(InlineMath(inside))
                 return end + 2
         if following and following in _PUNCTUATION:
@@ -174,7 +226,7 @@ class _InlineParser:
         if start == at and (note := self._note(at)):
             return note
         end = self._brackets().get(start)
-        if end is None:
+        if end is None or len(self._stack) > self._room:
             return 0
         picture = start > at
         if target := _TARGET.match(self._text, end + 1):
@@ -184,9 +236,18 @@ class _InlineParser:
             url, after = found
         else:
             return 0
-        inside = parse_inlines(self._text[start + 1 : end], self._references, in_link=not picture)
+        inside = parse_inlines(
+            self._text[start + 1 : end],
+            self._references,
+            in_link=not picture,
+            depth=self._depth + len(self._stack),
+        )
+        self._add_link(url, inside, picture=picture)
+        return after
+
+    def _add_link(self, url: str, inside: Inlines, *, picture: bool = False) -> None:
+        """Add a link with a safe scheme; another one is shown as text with the target."""
         if not url.lower().startswith(_SAFE_SCHEMES) or not url.partition(":")[2].strip("/"):
-            # Only safe schemes become links; others are shown as text with the target.
             for node in inside:
                 self._add(node)
             self._add_text(f" ({url})" if url else "")
@@ -194,7 +255,6 @@ class _InlineParser:
             if names_another_host(to_plain_text(inside), url):
                 inside = ()  # show the real address
             self._add(Link(url, inside or (PlainText(url),), is_image=picture))
-        return after
 
     def _note(self, at: int) -> int:
         """Parse the label of a footnote."""
@@ -235,7 +295,48 @@ class _InlineParser:
         if found := _BREAK.match(self._text, at):
             self._add_text("\n")
             return found.end()
+        if found := _HTML_TAG.match(self._text, at):
+            return self._tag(found)
         return 0
+
+    def _tag(self, tag: re.Match[str]) -> int:
+        """Parse a tag that has a partner; others are text."""
+        partner = self._tag_pairs().get(tag.start())
+        if partner is None:
+            return 0
+        if tag["end"] or tag["end_link"]:
+            return self._close_tag(tag, partner)
+        name = (tag["name"] or "a").lower()
+        if name in _CODE_TAGS:
+            inside = html.unescape(self._text[tag.end() : partner]).replace("\n", " ")
+            self._add(InlineCode(inside) if inside.strip() else PlainText(inside))
+            return self._text.index(">", partner) + 1
+        if len(self._stack) > self._room or (name == "a" and self._in_link):
+            return 0
+        self._stack.append(_OpenTag(tag))
+        return tag.end()
+
+    def _close_tag(self, tag: re.Match[str], start: int) -> int:
+        """Close the tag that was opened at `start`, unless it was left as text."""
+        opened = (each for each in reversed(self._stack) if isinstance(each, _OpenTag))
+        opener = next(opened, None)
+        if opener is None or opener.tag.start() != start:
+            return 0
+        while self._stack[-1] is not opener:
+            self._discard_opener()
+        self._stack.pop()
+        inside = tuple(opener.nodes)
+        if opener.tag["link"]:
+            url = opener.tag["quoted"] or opener.tag["single_quoted"] or opener.tag["bare"] or ""
+            self._add_link(html.unescape(url).strip(), inside)
+        elif inside:
+            self._add(Styled(_TAG_STYLES[tag["name"].lower()], inside))
+        return tag.end()
+
+    def _tag_pairs(self) -> dict[int, int]:
+        if self._tags is None:
+            self._tags = tag_pairs(self._text)
+        return self._tags
 
     def _reference(self, at: int) -> int:
         found = _REFERENCE.match(self._text, at)
@@ -268,7 +369,7 @@ class _InlineParser:
             return end
         opens, closes = _can_open_and_close(text[at - 1 : at], text[end : end + 1], char)
         left = self._close(char, count, opens=opens) if closes else count
-        if left and opens:
+        if left and opens and len(self._stack) <= self._room:
             self._stack.append(_OpenMark(char, left, closes=closes))
         else:
             self._add_text(char * left)
@@ -298,6 +399,8 @@ class _InlineParser:
     def _find_opener(self, char: str, count: int, *, opens: bool) -> int | None:
         for index in range(len(self._stack) - 1, 0, -1):
             opener = self._stack[index]
+            if opener.char == "<":
+                return None  # no pair of marks crosses a tag
             if opener.char != char or (index == len(self._stack) - 1 and not opener.nodes):
                 continue
             # CommonMark's rule of three: `*foo**bar*` is not two pairs.
@@ -310,9 +413,44 @@ class _InlineParser:
     def _discard_opener(self) -> None:
         """Turn an unclosed mark back into plain characters."""
         opener = self._stack.pop()
-        self._add_text(opener.char * opener.count)
+        self._add_text(opener.literal)
         for node in opener.nodes:
             self._add(node)
+
+
+def is_formula(text: str, start: int, end: int) -> bool:
+    r"""Return False for text such as `\[1\]`, whose brackets are only escaped."""
+    if text[start + 1] == "[" and text.startswith("(", end):
+        return False  # an escaped link
+    inside = text[start + 2 : end - 2].strip()
+    before = text[text.rfind("\n", 0, start) + 1 : start]
+    alone = not before.strip() and text[end : end + 3].lstrip(" .,")[:1] in {"", "\n"}
+    return bool(inside) and (alone or _BRACKETED_TEX.search(inside) is not None)
+
+
+def looks_like_tex(text: str) -> bool:
+    """Return False for text between dollars that is rather an amount."""
+    return _TEX.search(text) is not None
+
+
+def tag_pairs(text: str, offset: int = 0) -> dict[int, int]:
+    """Return the place of the closing HTML tag for each opening one, and the reverse."""
+    pairs: dict[int, int] = {}
+    opened: list[tuple[str, int]] = []
+    open_names: Counter[str] = Counter()
+    for found in _TAG_OR_CODE.finditer(text):
+        name, place = (found["name"] or "a").lower(), found.start() + offset
+        if found["end"] or found["end_link"]:
+            if open_names[name]:
+                other, start = "", 0
+                while other != name:  # forget the tags that were opened inside
+                    other, start = opened.pop()
+                    open_names[other] -= 1
+                pairs[start], pairs[place] = place, start
+        elif found["name"] or (found["link"] and not open_names["a"]):
+            opened.append((name, place))
+            open_names[name] += 1
+    return pairs
 
 
 def names_another_host(words: str, url: str) -> bool:
@@ -349,6 +487,7 @@ def _can_open_and_close(before: str, after: str, char: str) -> tuple[bool, bool]
     return left, right
 
 
+@functools.lru_cache(maxsize=1_024)
 def _is_punctuation(char: str) -> bool:
     if not char or char.isalnum() or char.isspace():
         return False

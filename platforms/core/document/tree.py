@@ -24,7 +24,10 @@ class InlineMath(msgspec.Struct, frozen=True):
 
 
 class Styled(msgspec.Struct, frozen=True):
-    """Styled text; `style` is `bold`, `italic`, `strikethrough` or `spoiler`."""
+    """Styled text.
+
+    `style` is `bold`, `italic`, `underline`, `strikethrough`, `spoiler`, `subscript` or `superscript`.
+    """
 
     style: str
     children: tuple["Inline", ...]
@@ -76,9 +79,10 @@ class HorizontalRule(msgspec.Struct, frozen=True):
 
 
 class BlockQuote(msgspec.Struct, frozen=True):
-    """A block quote."""
+    """A block quote, or a section that can be folded; its first block is then the summary."""
 
     blocks: tuple["Block", ...]
+    is_foldable: bool = False
 
 
 class ListItem(msgspec.Struct, frozen=True):
@@ -107,15 +111,21 @@ class Table(msgspec.Struct, frozen=True):
     rows: tuple[tuple[Inlines, ...], ...]
 
 
-def to_plain_text(inside: Inlines, *, urls: bool = True) -> str:
-    """Return the text without styles, with the URLs of links in parentheses unless `urls` is false."""
-    return "".join(_node_text(node, urls=urls) for node in inside)
+def to_plain_text(inside: Inlines, *, urls: bool = True, scripts: bool = False) -> str:
+    """Return the text without styles.
+
+    `urls` adds the URLs of links in parentheses, `scripts` writes subscripts and superscripts so
+    that they can be told from other text.
+    """
+    return "".join(_node_text(node, urls=urls, scripts=scripts) for node in inside)
 
 
-def _node_text(node: Inline, *, urls: bool) -> str:
+def _node_text(node: Inline, *, urls: bool, scripts: bool) -> str:
     if isinstance(node, PlainText | InlineCode | InlineMath):
         return node.text
-    words = to_plain_text(node.children, urls=urls)
+    if scripts and isinstance(node, Styled) and node.style in SCRIPTS:
+        return to_plain_text(script_text(node), urls=urls, scripts=scripts)
+    words = to_plain_text(node.children, urls=urls, scripts=scripts)
     if urls and isinstance(node, Link) and words not in node.url:
         return f"{words} ({node.url})"
     return words
@@ -124,7 +134,32 @@ def _node_text(node: Inline, *, urls: bool) -> str:
 def plain_rows(table: Table) -> list[list[str]]:
     """Return the rows of a table, header first, with each cell as plain text on one line."""
     rows = ((table.header,) if table.header else ()) + table.rows
-    return [[" ".join(to_plain_text(cell).split()) for cell in row] for row in rows]
+    return [[" ".join(to_plain_text(cell, scripts=True).split()) for cell in row] for row in rows]
+
+
+SCRIPTS = {
+    "subscript": (
+        "_",
+        str.maketrans("0123456789+-=()aehijklmnoprstuvx", "₀₁₂₃₄₅₆₇₈₉₊₋₌₍₎ₐₑₕᵢⱼₖₗₘₙₒₚᵣₛₜᵤᵥₓ"),
+    ),
+    "superscript": (
+        "^",
+        str.maketrans(
+            "0123456789+-=()abcdefghijklmnoprstuvwxyz", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁼⁽⁾ᵃᵇᶜᵈᵉᶠᵍʰⁱʲᵏˡᵐⁿᵒᵖʳˢᵗᵘᵛʷˣʸᶻ"
+        ),
+    ),
+}
+"""Sign and Unicode characters of each script style."""
+
+
+def script_text(node: Styled) -> Inlines:
+    """Return a subscript or superscript for platforms without the style: x², or x^(two words)."""
+    sign, table = SCRIPTS[node.style]
+    text = to_plain_text(node.children, urls=False)
+    plain = all(isinstance(child, PlainText) for child in node.children)
+    if plain and all(ord(char) in table for char in text):
+        return (PlainText(text.translate(table)),)
+    return (PlainText(f"{sign}("), *node.children, PlainText(")"))
 
 
 Block = (

@@ -2,7 +2,7 @@
 //
 // Block: {type, raw, end} and, by type: heading {level, text} · paragraph {text} · rule ·
 // code {language, text, open} · quote {blocks} · list {ordered, start, loose, items: [{blocks,
-// checked}]} · table {align, head, rows} · math {text}. `raw` is the source text of the block and `end` the offset after it.
+// checked}]} · table {align, head, rows} · math {text} · details {summary, blocks, after}. `raw` is the source text of the block and `end` the offset after it.
 
 const DEEPEST = 24; // nesting depth of quotes and lists; deeper ones stay text
 
@@ -12,7 +12,12 @@ const RULE = /^ {0,3}(?:(?:\*[ \t]*){3,}|(?:-[ \t]*){3,}|(?:_[ \t]*){3,})$/;
 const QUOTE = /^ {0,3}>[ \t]?/;
 const ITEM = /^( *)([-+*]|\d{1,9}[.)])(?:([ \t]+)(.*))?$/;
 const DELIMITERS = /^ {0,3}\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*$/;
-const ENVIRONMENT = /^\\begin\{((?:align|alignat|eqnarray|equation|flalign|gather|multline)\*?)\}/;
+const ENVIRONMENT = /^\\begin\{([A-Za-z]{1,20}\*?)\}/;
+const DEFINITION_LINE = /^ {0,3}\[(?!\^)[^[\]]{1,999}\]:/;
+const DETAILS = /^ {0,3}<details(?: open(?:=(?:""|''|"?open"?))?)?>/i;
+const DETAILS_TAG = /<(\/?)details\b[^<>]*>/gi;
+const DETAILS_END = /^ {0,3}<\/details> *$/i;
+const SUMMARY = /^\s*<summary>(.*?)(?:<\/summary>|\n\s*\n|$)/is;
 const TEX = /[\\^_={}]/;
 const TASK = /^\[([ xX])\][ \t]+/;
 
@@ -31,7 +36,7 @@ function blocksOf(lines, depth) {
   const blocks = [];
   let at = 0;
   while (at < lines.length) {
-    if (isBlank(lines[at])) {
+    if (isBlank(lines[at]) || DETAILS_END.test(lines[at])) {
       at += 1;
       continue;
     }
@@ -58,6 +63,7 @@ function blockAt(lines, at, depth) {
   if (depth < DEEPEST) {
     if (QUOTE.test(line)) return quote(lines, at, depth);
     if (itemAt(line)) return list(lines, at, depth);
+    if (DETAILS.test(line)) return details(lines, at, depth);
   }
   if (startsTable(lines, at)) return table(lines, at);
   if (/^(?: {4}|\t)/.test(line)) return indentedCode(lines, at);
@@ -98,6 +104,37 @@ function formula(lines, at, to) {
   return { type: "math", text: lines.slice(at, to).join("\n").trim(), to };
 }
 
+/** Return the section that can be folded and begins in this line; without its end it lasts until the text ends. */
+function details(lines, at, depth) {
+  const inside = [];
+  let after = [];
+  let level = 1;
+  let close = null; // pattern that ends the code fence containing the line
+  let end = at;
+  for (; level && end < lines.length; end += 1) {
+    const line = end === at ? lines[at].replace(DETAILS, "") : lines[end];
+    const fence = close ? null : FENCE.exec(line);
+    if (close) close = close.test(line) ? null : close;
+    else if (fence) close = closing(fence[2]);
+    else {
+      for (const tag of line.matchAll(DETAILS_TAG)) {
+        level += tag[1] ? -1 : 1;
+        if (level) continue;
+        inside.push(line.slice(0, tag.index));
+        after = [line.slice(tag.index + tag[0].length).trimStart()];
+        break;
+      }
+    }
+    if (level) inside.push(line);
+  }
+  const text = inside.join("\n");
+  const summary = SUMMARY.exec(text);
+  const blocks = blocksOf(text.slice(summary ? summary[0].length : 0).split("\n"), depth + 1);
+  const title = summary ? summary[1].trim().replace(/\s+/g, " ") : "";
+  const open = / open/i.test(DETAILS.exec(lines[at])[0]);
+  return { type: "details", open, summary: title || "…", blocks, after: blocksOf(after, depth + 1), to: end };
+}
+
 function indentedCode(lines, at) {
   let end = at + 1;
   while (end < lines.length && (isBlank(lines[end]) || /^(?: {4}|\t)/.test(lines[end]))) end += 1;
@@ -108,7 +145,9 @@ function indentedCode(lines, at) {
 
 function paragraph(lines, at, depth) {
   let end = at + 1;
-  while (end < lines.length && !isBlank(lines[end]) && !interrupts(lines, end, depth)) end += 1;
+  const isNote = /^ *\[\^/.test(lines[at]); // a link definition directly below a footnote is none of its text
+  const goesOn = (line) => !isBlank(line) && !(isNote && DEFINITION_LINE.test(line));
+  while (end < lines.length && goesOn(lines[end]) && !interrupts(lines, end, depth)) end += 1;
   const text = lines.slice(at, end).map((line) => line.trimStart()).join("\n").trimEnd();
   return { type: "paragraph", text, to: end };
 }
@@ -117,8 +156,9 @@ function paragraph(lines, at, depth) {
 function interrupts(lines, at, depth) {
   const line = lines[at];
   if (FENCE.test(line) || HEADING.test(line) || RULE.test(line) || startsTable(lines, at)) return true;
-  if (math(lines, at)) return true;
+  if (math(lines, at) || DETAILS_END.test(line)) return true;
   if (depth >= DEEPEST) return false;
+  if (DETAILS.test(line)) return true;
   if (QUOTE.test(line)) return true;
   const item = itemAt(line);
   return Boolean(item && item.text && (!item.ordered || item.start === 1));

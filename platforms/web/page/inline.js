@@ -1,8 +1,10 @@
 // Renders inline Markdown: emphasis, code, links. Returns nodes and strings, never HTML.
 //
-// One pass. Marks that may open something (`*`, `_`, `~~`, `[`) are frames on a stack, and content
+// One pass. Marks that may open something (`*`, `_`, `~~`, `[`, `<b>`) are frames on a stack, and content
 // after a mark goes into the top frame. A closing mark folds the frames down to its partner into an
 // element; frames without a partner become text again.
+
+import { addressOf, noteAt } from "./references.js";
 
 const PLAIN = /[^\\`*_~[\]!<&\n$hH]+/y;
 const URL_TEXT = /https?:\/\/[^\s<>`|]+/iy;
@@ -10,6 +12,10 @@ const ANGLE = /<(?:(https?:\/\/[^\s<>]+|mailto:[^\s<>]+)|([\w.+-]+@[\w-]+(?:\.[\
 const ENTITY = /&(?:(amp|lt|gt|quot|apos|nbsp)|#(\d{1,7})|#x([\da-f]{1,6}));/iy;
 const NAMED = { amp: "&", lt: "<", gt: ">", quot: '"', apos: "'", nbsp: "\u00a0" };
 const DOLLARS = /\$(?=[^\s$])([^$`\n]{0,300}?[^\s$`\\])\$(?![\w$])|\$\$([^$`]{1,1000})\$\$(?![\w$])/y;
+const TAG = /<(\/?)(b|strong|i|em|u|ins|s|del|strike|sub|sup|code|kbd)>|<(a)(?=\s)(?=[^<>]{0,2000}?\shref\s?=\s?(?:"([^"<>]*)"|'([^'<>]*)'|([^\s"'<>]+)))[^<>]{0,2000}>|<(\/)a>/iy;
+const TAG_OR_CODE = /\\.|(?<!`)(`+)(?!`).*?(?<!`)\1(?!`)|<(\/?)(b|strong|i|em|u|ins|s|del|strike|sub|sup|code|kbd)>|<(\/?)a(?:>|\s[^<>]{0,2000}>)/gis;
+const ELEMENTS = { b: "strong", strong: "strong", i: "em", em: "em", u: "u", ins: "u", s: "del", del: "del", strike: "del", sub: "sub", sup: "sup" };
+const BRACKETED_TEX = /[\\^_={}]|^(?!.*\p{L}{2})(?=.*\p{L}).*[-+*/<>|()!]|[+*<>\u00d7\u00b7\u00f7≤≥≈≠∈→√∑∫]/su; // else the brackets are only escaped
 const TEX = /[\\^_={}+*/<>]|^[A-Za-z]$/; // other text between dollars is an amount
 const PUNCTUATION = /[\p{P}\p{S}]/u;
 const UNSPACED = /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Hangul}]/u;
@@ -19,9 +25,9 @@ const MOST_FRAMES = 60; // nesting depth of marks; deeper ones stay text
 const LONGEST_TARGET = 4_000;
 const SCHEMES = new Set(["http:", "https:", "mailto:"]);
 
-/** Render a piece of inline Markdown. */
-export function renderInline(text) {
-  return new Line(text).render();
+/** Render a piece of inline Markdown; `references` holds the definitions of the whole text. */
+export function renderInline(text, references = null) {
+  return new Line(text, references).render();
 }
 
 /** Return the address if its scheme is safe, else null. */
@@ -40,9 +46,12 @@ class Line {
   #frames = [{ mark: "", count: 0, children: [] }];
   #brackets = []; // frames of "[" that may still become a link
   #unclosed = new Set(); // lengths of backtick runs, and starts of formulas, without a partner
+  #references;
+  #pairs = null; // start of the other tag of each pair of HTML tags
 
-  constructor(text) {
+  constructor(text, references) {
     this.#text = text;
+    this.#references = references;
   }
 
   render() {
@@ -61,7 +70,7 @@ class Line {
     if (letter === "\\") this.#escape();
     else if (letter === "`") this.#code();
     else if (letter === "*" || letter === "_" || letter === "~") this.#emphasis(letter);
-    else if (letter === "[") this.#open("[", 1);
+    else if (letter === "[") this.#bracket();
     else if (letter === "!") this.#image();
     else if (letter === "]") this.#closeBracket();
     else if (letter === "<") this.#angle();
@@ -120,9 +129,17 @@ class Line {
     if (this.#unclosed.has(opening)) return false;
     const end = this.#text.indexOf(opening === "(" ? "\\)" : "\\]", this.#at + 2);
     if (end < 0) this.#unclosed.add(opening);
-    if (end < 0 || !this.#text.slice(this.#at + 2, end).trim()) return false;
+    if (end < 0 || !this.#isFormula(this.#text.slice(this.#at + 2, end).trim(), opening, end + 2)) return false;
     this.#formula(end + 2);
     return true;
+  }
+
+  /** Return false for text such as `\[1\]`, whose brackets are only escaped. */
+  #isFormula(inside, opening, end) {
+    if (!inside || (opening === "[" && this.#text[end] === "(")) return false;
+    const before = this.#text.slice(this.#text.lastIndexOf("\n", this.#at - 1) + 1, this.#at);
+    const alone = this.#at === 0 || !before.trim();
+    return (alone && /^[ .,]*(?:\n|$)/.test(this.#text.slice(end, end + 9))) || BRACKETED_TEX.test(inside);
   }
 
   #dollars() {
@@ -184,17 +201,19 @@ class Line {
     const frame = { mark, count, children: [] };
     this.#frames.push(frame);
     this.#at += mark[0] === "[" || mark[0] === "!" ? mark.length : count;
+    frame.start = this.#at;
     if (mark.endsWith("[")) this.#brackets.push(frame);
   }
 
   /** Close as many marks as possible with a run; return the number of marks left over. */
   #close(mark, count, opens) {
     let left = count;
+    const floor = this.#frames.findLastIndex((frame) => frame.tag); // no pair of marks crosses a tag
     while (left) {
       const index = this.#frames.findLastIndex(
         (frame) => frame.mark === mark && !(opens && (frame.count + left) % 3 === 0 && left % 3),
       );
-      if (index < 1) break;
+      if (index < 1 || index < floor) break;
       this.#fold(index);
       const frame = this.#frames[index];
       const used = Math.min(2, frame.count, left);
@@ -219,6 +238,20 @@ class Line {
     if (above.length > 1) this.#brackets = this.#brackets.filter((frame) => this.#frames.includes(frame));
   }
 
+  #bracket() {
+    const note = noteAt(this.#text, this.#at, this.#references);
+    if (note === null) {
+      this.#open("[", 1);
+      return;
+    }
+    const end = this.#at + note.length + 3;
+    const isDefinition = this.#at === 0 && this.#text[end] === ":";
+    const label = isDefinition ? `[${note}]` : document.createElement("sup");
+    if (!isDefinition) label.textContent = `[${note}]`;
+    this.#add(label);
+    this.#at = end;
+  }
+
   #image() {
     if (this.#text[this.#at + 1] === "[") this.#open("![", 1);
     else this.#literal(1);
@@ -226,7 +259,7 @@ class Line {
 
   #closeBracket() {
     const frame = this.#brackets.pop();
-    const target = frame && this.#target(this.#at + 1);
+    const target = frame && (this.#target(this.#at + 1) ?? this.#reference(frame));
     if (!target) {
       this.#literal(1);
       return;
@@ -237,9 +270,19 @@ class Line {
     this.#at = target.end;
     // Pictures from other hosts are not loaded: that would tell those hosts who reads this.
     if (frame.mark === "[") this.#brackets.length = 0; // links do not nest
-    const href = safeUrl(target.address);
+    const href = this.#inLink() ? null : safeUrl(target.address);
     if (href) this.#add(link(href, namesAnotherHost(frame.children, href) ? [] : frame.children, target.title));
     else [...frame.children, ` (${target.address})`].forEach((piece) => this.#add(piece));
+  }
+
+  /** Return the target of a reference such as `[words][label]` or `[label]`, or null. */
+  #reference(frame) {
+    if (!this.#references?.addresses.size || frame.start === undefined) return null;
+    const words = this.#text.slice(frame.start, this.#at);
+    const second = /^\[((?:[^[\]\\]|\\.){0,999})\]/s.exec(this.#text.slice(this.#at + 1, this.#at + 1_003));
+    const address = addressOf((second && second[1].trim()) || words, this.#references);
+    if (address === undefined) return null;
+    return { address: unescaped(address), title: "", end: this.#at + 1 + (second ? second[0].length : 0) };
   }
 
   #target(at) {
@@ -253,9 +296,79 @@ class Line {
 
   #angle() {
     const match = this.#match(ANGLE);
-    if (!match) this.#literal(1);
+    if (!match) this.#tag();
     else if (match[3]) this.#add(document.createElement("br"));
     else this.#addLink(match[1] ?? `mailto:${match[2]}`, match[1] ?? match[2]);
+  }
+
+  /** Read an HTML tag that has a partner; others are text. */
+  #tag() {
+    TAG.lastIndex = this.#at;
+    const match = TAG.exec(this.#text);
+    const partner = match ? this.#tagPairs().get(this.#at) : undefined;
+    const frame = this.#frames.at(this.#frames.findLastIndex((each) => each.tag));
+    const name = match && (match[2] ?? "a").toLowerCase();
+    if (partner === undefined) this.#literal(1);
+    else if (match[1] || match[7]) {
+      if (frame.tag && frame.from === partner) this.#closeTag(frame, TAG.lastIndex);
+      else this.#literal(1);
+    } else if (name === "code" || name === "kbd") {
+      const node = document.createElement(name);
+      node.textContent = unescaped(this.#text.slice(TAG.lastIndex, partner)).replace(/\n/g, " ");
+      if (node.textContent) this.#add(node);
+      this.#at = this.#text.indexOf(">", partner) + 1;
+    } else if (this.#frames.length >= MOST_FRAMES || (name === "a" && this.#inLink())) this.#literal(1);
+    else {
+      const address = match[4] ?? match[5] ?? match[6];
+      this.#frames.push({ mark: match[0], count: 1, children: [], tag: name, from: this.#at, address });
+      this.#at = TAG.lastIndex;
+    }
+  }
+
+  #closeTag(frame, end) {
+    this.#fold(this.#frames.indexOf(frame));
+    this.#frames.pop();
+    this.#at = end;
+    const { children } = frame;
+    if (frame.tag === "a") {
+      const address = unescaped(frame.address).trim();
+      const href = safeUrl(address);
+      if (href) this.#add(link(href, namesAnotherHost(children, href) ? [] : children, ""));
+      else [...children, ` (${address})`].forEach((piece) => this.#add(piece));
+    } else if (children.length) {
+      const node = document.createElement(ELEMENTS[frame.tag]);
+      node.append(...children);
+      this.#add(node);
+    }
+  }
+
+  #inLink() {
+    return this.#frames.some((frame) => frame.tag === "a");
+  }
+
+  /** Return the start of the closing tag for each opening one, and the reverse. */
+  #tagPairs() {
+    if (this.#pairs) return this.#pairs;
+    this.#pairs = new Map();
+    const opened = [];
+    const counts = {};
+    for (const match of this.#text.matchAll(TAG_OR_CODE)) {
+      if (match[3] === undefined && match[4] === undefined) continue;
+      const name = (match[3] ?? "a").toLowerCase();
+      if (!(match[2] || match[4])) {
+        if (name === "a" && counts.a) continue;
+        opened.push([name, match.index]);
+        counts[name] = (counts[name] ?? 0) + 1;
+      } else if (counts[name]) {
+        let other;
+        do {
+          other = opened.pop();
+          counts[other[0]] -= 1;
+        } while (other[0] !== name);
+        this.#pairs.set(other[1], match.index).set(match.index, other[1]);
+      }
+    }
+    return this.#pairs;
   }
 
   #entity() {
@@ -264,10 +377,7 @@ class Line {
       this.#literal(1);
       return;
     }
-    const [whole, name, decimal, hexadecimal] = match;
-    const number = decimal ? Number(decimal) : Number.parseInt(hexadecimal ?? "0", 16);
-    const known = number > 0 && number <= 0x10ffff && !(number >= 0xd800 && number <= 0xdfff);
-    this.#add(name ? NAMED[name.toLowerCase()] : known ? String.fromCodePoint(number) : whole);
+    this.#add(character(...match));
   }
 
   #address() {
@@ -286,6 +396,17 @@ class Line {
     const href = safeUrl(address);
     this.#add(href ? link(href, [text], "") : text);
   }
+}
+
+/** Return the character of an entity; an unknown one stays as written. */
+function character(whole, name, decimal, hexadecimal) {
+  const number = decimal ? Number(decimal) : Number.parseInt(hexadecimal ?? "0", 16);
+  const known = number > 0 && number <= 0x10ffff && !(number >= 0xd800 && number <= 0xdfff);
+  return name ? NAMED[name.toLowerCase()] : known ? String.fromCodePoint(number) : whole;
+}
+
+function unescaped(text) {
+  return text.replace(new RegExp(ENTITY.source, "gi"), character);
 }
 
 // A bare name such as `main.py` is a file, unless it ends as few files do.
@@ -309,6 +430,7 @@ function link(href, children, title) {
   node.rel = "noopener noreferrer nofollow";
   node.title = title || href;
   node.append(...(children.length ? children : [href]));
+  for (const inner of node.querySelectorAll("a")) inner.replaceWith(...inner.childNodes); // links do not nest
   return node;
 }
 

@@ -4,6 +4,7 @@
 import { readBlocks } from "./blocks.js";
 import { highlight } from "./highlight.js";
 import { renderInline } from "./inline.js";
+import { definitionsOf, noteLabels, withoutDefinitions } from "./references.js";
 
 const GROWING_CODE = 8_000; // characters up to which growing code is highlighted
 
@@ -41,6 +42,7 @@ export class MarkdownView {
   #text = "";
   #blocks = []; // blocks from readBlocks, each with its node
   #isPlain = false; // the text could not be rendered
+  #known = ""; // the definitions and footnotes that the blocks were rendered with
 
   constructor(node) {
     this.#node = node;
@@ -75,6 +77,7 @@ export class MarkdownView {
 
   #reset() {
     this.#isPlain = false;
+    this.#known = "";
     this.#text = "";
     this.#node.replaceChildren();
   }
@@ -84,20 +87,58 @@ export class MarkdownView {
     const start = kept.length ? kept.at(-1).end : 0;
     const fresh = readBlocks(text, start);
     const old = this.#blocks.slice(kept.length);
+    for (const block of fresh) {
+      block.plain = growing && block.type === "code" && block.open && block.text.length > GROWING_CODE;
+      block.definitions = text.includes("]:") ? definitionsOf(block) : [];
+    }
+    const blocks = [...kept, ...fresh];
+    const references = this.#references(blocks, text);
+    const known = JSON.stringify([...references.addresses, ...references.notes]);
     fresh.forEach((block, index) => {
       const before = old[index];
-      block.plain = growing && block.type === "code" && block.open && block.text.length > GROWING_CODE;
-      if (before && before.raw === block.raw && before.plain === block.plain) {
-        block.node = before.node;
-        return;
-      }
-      block.node = renderBlock(block);
-      if (before) before.node.replaceWith(block.node);
-      else this.#node.append(block.node);
+      const same = known === this.#known && before?.raw === block.raw && before.plain === block.plain;
+      if (same) Object.assign(block, { node: before.node, asked: before.asked, shown: before.shown });
+      else this.#draw(block, references, before);
     });
+    if (known !== this.#known) for (const block of kept) this.#draw(block, references, block);
     for (const gone of old.slice(fresh.length)) gone.node.remove();
-    this.#blocks = [...kept, ...fresh];
+    this.#showUnused(blocks, references);
+    this.#blocks = blocks;
     this.#text = text;
+    this.#known = known;
+  }
+
+  #references(blocks, text) {
+    const addresses = new Map();
+    for (const [label, address] of blocks.flatMap((block) => block.definitions)) {
+      if (!addresses.has(label)) addresses.set(label, address);
+    }
+    return { addresses, notes: noteLabels(text), hidden: new Set(addresses.keys()), asked: null };
+  }
+
+  /** Render a block, in place of the one before. */
+  #draw(block, references, before) {
+    const old = before?.node;
+    block.asked = new Set(); // labels that the block may refer to
+    block.shown = ""; // labels of its definitions that are visible
+    block.node = renderBlock(block, { ...references, asked: block.asked });
+    // A section that grows stays as the reader has left it.
+    if (old && block.type === "details" && block.raw.startsWith(before.raw)) block.node.open = old.open;
+    if (old) old.replaceWith(block.node);
+    else this.#node.append(block.node);
+  }
+
+  /** Show the definitions that nothing refers to: they may be meant to be read. */
+  #showUnused(blocks, references) {
+    if (!references.addresses.size) return;
+    const asked = new Set(blocks.flatMap((block) => [...block.asked]));
+    const hidden = new Set([...references.hidden].filter((label) => asked.has(label)));
+    for (const block of blocks) {
+      const shown = block.definitions.map(([label]) => label).filter((label) => !hidden.has(label)).join("\n");
+      if (shown === block.shown) continue;
+      this.#draw(block, { ...references, hidden }, block);
+      block.shown = shown;
+    }
   }
 
   /** Blocks to keep: if the text has only grown, all but the last two. The growing line may still
@@ -113,10 +154,15 @@ export function renderMarkdown(node, text) {
   new MarkdownView(node).update(text);
 }
 
-function renderBlock(block) {
+/** Render the text of a paragraph, without the definitions that are used. */
+function inlines(text, references) {
+  return renderInline(withoutDefinitions(text, references), references);
+}
+
+function renderBlock(block, references) {
   switch (block.type) {
     case "heading":
-      return element(`h${Math.min(block.level + 2, 6)}`, { dir: "auto", class: `h${block.level}` }, ...renderInline(block.text));
+      return element(`h${Math.min(block.level + 2, 6)}`, { dir: "auto", class: `h${block.level}` }, ...renderInline(block.text, references));
     case "rule":
       return element("hr");
     case "code":
@@ -124,14 +170,25 @@ function renderBlock(block) {
     case "math":
       return element("pre", { class: "math", dir: "ltr", tabindex: "0" }, block.text);
     case "quote":
-      return element("blockquote", { dir: direction(block) }, ...block.blocks.map(renderBlock));
+      return element("blockquote", { dir: direction(block) }, ...block.blocks.map((each) => renderBlock(each, references)));
     case "list":
-      return renderList(block);
+      return renderList(block, references);
     case "table":
-      return renderTable(block);
-    default:
-      return element("p", { dir: "auto" }, ...renderInline(block.text));
+      return renderTable(block, references);
+    case "details":
+      return renderDetails(block, references);
+    default: {
+      const children = inlines(block.text, references);
+      return children.length ? element("p", { dir: "auto" }, ...children) : document.createComment("");
+    }
   }
+}
+
+function renderDetails(block, references) {
+  const blocks = (list) => list.map((each) => renderBlock(each, references));
+  const summary = element("summary", { dir: "auto" }, ...renderInline(block.summary, references));
+  const node = element("details", { dir: direction(block), open: block.open }, summary, ...blocks(block.blocks));
+  return block.after.length ? element("div", {}, node, ...blocks(block.after)) : node;
 }
 
 const LETTER = /\p{L}/u;
@@ -150,6 +207,8 @@ function wordsOf(block) {
       return block.items.map((item) => item.blocks.map(wordsOf).join(" ")).join(" ");
     case "quote":
       return block.blocks.map(wordsOf).join(" ");
+    case "details":
+      return [block.summary, ...block.blocks.map(wordsOf)].join(" ");
     case "table":
       return [...block.head, ...block.rows.flat()].join(" ");
     case "heading":
@@ -168,10 +227,10 @@ function renderCode(block) {
   return element("div", { class: "code" }, head, body);
 }
 
-function renderList(block) {
+function renderList(block, references) {
   const items = block.items.map((item) => {
     const parts = item.blocks.flatMap((child) =>
-      child.type === "paragraph" && !block.loose ? renderInline(child.text) : [renderBlock(child)],
+      child.type === "paragraph" && !block.loose ? inlines(child.text, references) : [renderBlock(child, references)],
     );
     if (item.checked === undefined) return element("li", {}, ...parts);
     const box = element("input", { type: "checkbox", disabled: true, checked: item.checked, "aria-label": item.checked ? "done" : "to do" });
@@ -182,9 +241,9 @@ function renderList(block) {
   return element("ol", { dir, start: block.start === 1 ? undefined : String(block.start) }, ...items);
 }
 
-function renderTable(block) {
+function renderTable(block, references) {
   const row = (cells, tag) =>
-    element("tr", {}, ...block.align.map((side, index) => element(tag, { dir: "auto", class: side || undefined }, ...renderInline(cells[index] ?? ""))));
+    element("tr", {}, ...block.align.map((side, index) => element(tag, { dir: "auto", class: side || undefined }, ...renderInline(cells[index] ?? "", references))));
   const table = element(
     "table",
     {},

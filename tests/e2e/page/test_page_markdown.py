@@ -35,7 +35,7 @@ SAMPLES = {
     "code spans": "`a` ``b ` c`` `d\ne` ``f` g ` h ``` i `` j",
     "escapes": "\\*a\\* \\`b\\` \\[c\\](d) \\\\e \\# f\\\ng \\",
     "brackets": "[a] [b [c] d] [e](f g) [](h) ![i] ]j[ [k](",
-    "html": "<b>a</b> <br> <div onclick='c'> d < e > f <!-- g --> &copy h &#; i",
+    "html": "<x>a</x> <br> <div onclick='c'> d < e > f <!-- g --> &copy h &#; i",
     "spaces": "  a  \n\tb\n   \n \u00a0c\u200bd\n\n\n\n  e",
     "emoji": "\U0001f469\u200d\U0001f469\u200d\U0001f466 *\U0001f44d\U0001f3fd* **\u00e9** `\U0001f1e9\U0001f1ea` - \U0001f642\n- \U0001f643 a",
     "halves": "a\ud83db\ude00c",
@@ -71,6 +71,15 @@ MORE = {
         }.items()
     ),
     "answer": "Sure! Here is **how**:\n\n1. Install it:\n   ```bash\n   pip install x\n   ```\n2. Use it:\n\n   | a | b |\n   |---|---|\n   | `c` | [d](https://e.example) |\n\n> Note: _careful_.\n\n---\n\n### Next\n- [x] done\n- [ ] open",
+}
+
+# Here addresses, tags and labels are not shown as they are written.
+MORE |= {
+    "tags": '<b>a *b* <i>c</i></b> H<sub>2</sub>O x<sup>n</sup> <u>d **e**</u> <code>f*g*h</code> <a href="https://e.example/i?j=1&amp;k">l <i>m</i> https://n.example</a> <b>o </i> <kbd>p</kbd> *q<b>r*</b> <a href=\'s.py\'>t</a> [u](https://v.example "w")',
+    "details": "a\n<details>\n<summary>b **c**</summary>\n\n- d\n\n```\n</details>\n```\n<details>e</details> f\n</details>\ng\n</details>\n- h\n<details open><summary>i</summary>j",
+    "references": "See [a], [b **c**][d] and ![e][F], not [g][h] or `[a]`.\n\n> [i][a]\n>\n> [j]: https://j.example\n\n[a]: https://a.example/b_c 'k'\n[d]: <https://d.example>\n[f]:\n  https://f.example\n[l]: https://l.example\n[a]: https://other.example\n\n- [j]\n\n[l]",
+    "footnotes": "a[^1] b[^c] d[^e].\n\n[^1]: f **g**\n[^c]: h\n\n[^i]: j",
+    "escaped brackets": "a \\[1\\] b\\[0\\] \\(c\\) \\[d\\](e) \\(f_1 + g\\) \\(h\\)\n\\(i\\)\n\\[j\\]",
 }
 
 # Grows a text letter by letter and compares each state with a fresh rendering.
@@ -180,6 +189,38 @@ async def test_no_letter_is_lost_at_any_length(sheet: Page) -> None:
         ("![a](https://b.example/c.png)", ['href="https://b.example/c.png"', ">a</a>"]),
         ("&lt;&#65;&#x42;&amp;&nope;", ["&lt;AB&amp;&amp;nope;"]),
         ("\\*a\\*", ["*a*"]),
+        ("<b>a *b*</b> <u>c</u>", ["<strong>a <em>b</em></strong> <u>c</u>"]),
+        ("H<sub>2</sub>O x<SUP>n</sup>", ["H<sub>2</sub>O x<sup>n</sup>"]),
+        ("<code>a*b*&lt;</code> <kbd>c</kbd>", ["<code>a*b*&lt;</code> <kbd>c</kbd>"]),
+        ("<a href='https://b.example'>a</a>", ['href="https://b.example/"', ">a</a>"]),
+        ("<a href='https://b.example'>https://c.example</a>", [">https://b.example/</a>"]),
+        ("<a href='javascript:a'>b</a>", ['<p dir="auto">b (javascript:a)</p>']),
+        ("a <b>c *d<i>e*</i> <a>f</a>", ["a &lt;b&gt;c *d<em>e*</em> &lt;a&gt;f&lt;/a&gt;"]),
+        ("<img src=x onerror=alert(1)>", ["&lt;img src=x onerror=alert(1)&gt;"]),
+        ("<b onclick='a'>c</b>", ["&lt;b onclick='a'&gt;c&lt;/b&gt;"]),
+        (
+            "<details>\n<summary>a *b*</summary>\n\n- c\n</details>\nd",
+            [
+                '<details dir="ltr"><summary dir="auto">a <em>b</em></summary><ul',
+                "</ul></details><p",
+            ],
+        ),
+        (
+            "[a][r]\n\n[R]: https://b.example 'c'",
+            ['href="https://b.example/"', ">a</a></p><!---->"],
+        ),
+        ("[r]\n\n[r]: src/b.py", ["r (src/b.py)"]),
+        ("a\n\n[r]: https://b.example", ["[r]: <a", 'href="https://b.example/"']),
+        ("a[^1]\n\n[^1]: b", ["a<sup>[1]</sup></p>", "[1]: b</p>"]),
+        ("a[^1]", ["a[^1]"]),
+        (
+            "[a] x[^1]\n\n[^1]: b\n[a]: https://c.example",
+            ['href="https://c.example/"', "[1]: b</p><!---->"],
+        ),
+        ("<details open>a</details>", ['<details dir="ltr" open="">']),
+        ("See \\[1\\] \\(x\\) \\[a\\](b)", ["See [1] (x) [a](b)"]),
+        ("\\(x\\)", ['<code class="math" dir="ltr">\\(x\\)</code>']),
+        ("\\begin{cases}\na\n\\end{cases}", ['">\\begin{cases}\na\n\\end{cases}</pre>']),
     ],
 )
 async def test_markdown_renders_as_expected(sheet: Page, text: str, parts: list[str]) -> None:
@@ -223,8 +264,18 @@ async def test_markdown_renders_as_expected(sheet: Page, text: str, parts: list[
         "\\[a_" * 12_000,
         "$$\n" * 12_000,
         "$$\na\n\n" * 7_000,
+        "<b>" * 16_000,
+        "<b>" * 8_000 + "</i>" * 8_000,
+        "<b><i>" * 4_000 + "</i></b>" * 4_000,
+        "<a href='x' " * 4_000,
+        "<details>\n" * 5_000,
+        "[a][b] " * 3_500 + "\n\n[b]: c",
+        "[a]: b\n" * 7_000,
+        "".join(f"[{number}]: b\n" for number in range(4_000)),
+        "[a]:" * 12_000,
+        "[^1]" * 12_000 + "\n[^1]: a",
     ],
-    ids=lambda text: json.dumps(text[:12]),
+    ids=lambda text: json.dumps(f"{text[:12]}{text[-4:]}"),
 )
 async def test_a_text_of_50_kb_renders_quickly(sheet: Page, text: str) -> None:
     async with asyncio.timeout(5):

@@ -16,6 +16,7 @@ _MARKS = {
     "code": "`",
     "underline": "",
     "blockquote": "",
+    "expandable_blockquote": "",
     "text_link": "",
 }
 
@@ -59,14 +60,14 @@ def overlaps(entities: list[dict[str, Any]]) -> list[str]:
             if start < begin < end < stop:
                 found.append(f"entities that cross: {entity} and {other}")
             touches = start < stop and begin < end
-            if entity["type"] in {"code", "pre"} and touches and other["type"] != "blockquote":
+            if entity["type"] in {"code", "pre"} and touches and "blockquote" not in other["type"]:
                 found.append(f"{other} goes through code")
     return found
 
 
 _TAGS = (
     "a b strong i em u s del code mark sub sup tg-spoiler tg-math tg-math-block h1 h2 h3 h4 h5 h6 "
-    "p pre hr ul ol li input blockquote br table tr th td"
+    "p pre hr ul ol li input blockquote br table tr th td details summary"
 )
 
 

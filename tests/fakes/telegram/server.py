@@ -72,6 +72,7 @@ _TYPES = {
     "pre",
     "text_link",
     "blockquote",
+    "expandable_blockquote",
 }
 _FILES = ("photo", "document", "audio", "voice", "video", "animation")
 

@@ -46,6 +46,15 @@ def _drawn(text: str) -> str:
         "It is [open][1\n2]sesame.\n\n[1\n2]: https://example.org",
         "> It is open**sesame**.",
         "- It is open**sesame**.",
+        "It is open<b></b>sesame.",
+        "It is open<b>sesame</b>.",
+        "It is <i>open</i>sesame.",
+        "It is open<u>ses</u>ame.",
+        "It is open<code>sesame</code>.",
+        "It is open<kbd>sesame</kbd>.",
+        "It is o<SUB>pen</SUB>ses<sup>ame</sup>.",
+        'It is <a href="https://example.org">open</a>sesame.',
+        "It is open<a class=x href='https://example.org'>sesame</a>.",
     ],
 )
 def test_a_secret_split_by_markup_is_masked(text: str) -> None:

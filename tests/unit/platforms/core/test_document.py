@@ -9,6 +9,7 @@ from platforms.core.document import (
     CodeBlock,
     Heading,
     Inline,
+    InlineCode,
     InlineMath,
     Inlines,
     Link,
@@ -17,7 +18,9 @@ from platforms.core.document import (
     Paragraph,
     PlainText,
     Styled,
+    Table,
     parse,
+    plain_rows,
     to_plain_text,
 )
 
@@ -235,6 +238,13 @@ def test_indented_paragraphs_of_a_footnote_are_no_code() -> None:
     )
 
 
+def test_a_link_definition_directly_below_a_footnote_is_a_definition() -> None:
+    _, note = parse(
+        "See [docs] and a note[^1].\n\n[^1]: Words\nand more.\n[docs]: https://e.org/docs"
+    )
+    assert note == Paragraph((PlainText("[1]: Words\nand more."),))
+
+
 def test_indented_code_after_other_paragraphs_stays_code() -> None:
     md = "A[^1].\n\n[^1]: note\n\nwords\n\n    code"
     assert parse(md)[-1] == CodeBlock("code")
@@ -369,3 +379,203 @@ def test_a_link_whose_text_is_another_address_shows_the_real_one(
     (link,) = block.children
     assert isinstance(link, Link)
     assert to_plain_text(link.children) == (words or link.url)
+
+
+# --- HTML ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("md", "style"),
+    [
+        ("<b>x</b>", "bold"),
+        ("<strong>x</strong>", "bold"),
+        ("<I>x</i>", "italic"),
+        ("<em>x</em>", "italic"),
+        ("<u>x</u>", "underline"),
+        ("<ins>x</ins>", "underline"),
+        ("<s>x</s>", "strikethrough"),
+        ("<del>x</del>", "strikethrough"),
+        ("<sub>x</sub>", "subscript"),
+        ("<sup>x</sup>", "superscript"),
+    ],
+)
+def test_a_pair_of_html_tags_is_a_style(md: str, style: str) -> None:
+    assert inside(md) == (Styled(style, (PlainText("x"),)),)
+
+
+def test_markdown_inside_and_around_html_tags_is_read() -> None:
+    assert inside("**a <u>b *c*</u>**") == (
+        Styled(
+            "bold",
+            (
+                PlainText("a "),
+                Styled("underline", (PlainText("b "), Styled("italic", (PlainText("c"),)))),
+            ),
+        ),
+    )
+
+
+@pytest.mark.parametrize("name", ["code", "kbd"])
+def test_nothing_is_markup_in_a_code_tag(name: str) -> None:
+    assert inside(f"<{name}>a*b*c &lt;b></{name}>") == (InlineCode("a*b*c <b>"),)
+
+
+@pytest.mark.parametrize(
+    "md",
+    [
+        "vector<b>",
+        "a </b> c",
+        "<b>open",
+        "<b>x</i>",
+        "`<b>`x</b>",
+        "\\<b>x</b>",
+        "<b class='x'>x</b>",
+        "<img src='https://e.org/pixel.png'>",
+        "<a name='x'>x</a>",
+        "<script>x</script>",
+    ],
+)
+def test_other_html_is_shown_as_written(md: str) -> None:
+    assert to_plain_text(inside(md)) == md.replace("`", "").replace("\\", "")
+
+
+def test_marks_do_not_pair_across_a_tag() -> None:
+    assert inside("*a<b>b*</b>") == (PlainText("*a"), Styled("bold", (PlainText("b*"),)))
+
+
+def test_an_empty_tag_is_nothing_and_joins_the_words_around() -> None:
+    assert plain("one<b></b>two") == "onetwo"
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        'href="https://e.org/docs"',
+        "class=x href='https://e.org/docs' target=_blank",
+        "HREF=https://e.org/docs",
+    ],
+)
+def test_an_html_link_is_a_link(attributes: str) -> None:
+    assert inside(f"<a {attributes}>docs</a>") == (DOCS,)
+
+
+def test_an_html_link_follows_the_rules_of_links() -> None:
+    real = Link("https://real.example/", (PlainText("https://real.example/"),))
+    assert inside('<a href="https://real.example/">https://bank.example</a>') == (real,)
+    assert plain('<a href="javascript:alert(1)">x</a>') == "x (javascript:alert(1))"
+    assert plain('<a href="src/b.py">x</a>') == "x (src/b.py)"
+    (link,) = inside('<a href="https://e.org/?a=1&amp;b=2">x</a>')
+    assert isinstance(link, Link)
+    assert link.url == "https://e.org/?a=1&b=2"
+
+
+def test_scripts_in_table_cells_can_be_told_from_other_text() -> None:
+    (table,) = parse("| x<sup>2</sup> | H<sub>2</sub>O | e<sup>two words</sup> |\n|---|---|---|")
+    assert isinstance(table, Table)
+    assert plain_rows(table) == [["x²", "H₂O", "e^(two words)"]]
+
+
+def foldable(summary: str, *blocks: Block) -> BlockQuote:
+    return BlockQuote((Paragraph((PlainText(summary),)), *blocks), is_foldable=True)
+
+
+@pytest.mark.parametrize(
+    "md",
+    [
+        "<details>\n<summary>More</summary>\n\nhidden\n\n</details>\n\nafter",
+        "<details open><summary>More</summary>hidden</details>after",
+        "<DETAILS>\n  <summary>\n  More\n  </summary>\n  hidden\n</DETAILS>\nafter",
+    ],
+)
+def test_a_details_element_is_a_section_that_can_be_folded(md: str) -> None:
+    hidden, after = Paragraph((PlainText("hidden"),)), Paragraph((PlainText("after"),))
+    assert parse(md) == (foldable("More", hidden), after)
+
+
+def test_a_section_holds_blocks_and_ends_at_its_own_end() -> None:
+    md = "a\n<details>\n\n```\n</details>\n```\n<details>x</details>\n- b\n</details>\n- c"
+    _, section, after = parse(md)
+    assert isinstance(section, BlockQuote)
+    _, code, inner, listing = section.blocks
+    assert code == CodeBlock("</details>")
+    assert inner == foldable("…", Paragraph((PlainText("x"),)))
+    assert isinstance(listing, ListBlock)
+    assert isinstance(after, ListBlock)
+
+
+def test_a_section_without_end_lasts_until_the_text_ends() -> None:
+    assert parse("<details><summary>Mo") == (foldable("Mo"),)
+    assert parse("<details>\nx\n\ny") == (
+        foldable("…", Paragraph((PlainText("x"),)), Paragraph((PlainText("y"),))),
+    )
+
+
+def test_the_end_of_a_section_from_an_earlier_message_is_not_shown() -> None:
+    assert parse("x\n\n</details>\ny") == (
+        Paragraph((PlainText("x"),)),
+        Paragraph((PlainText("y"),)),
+    )
+
+
+def test_a_section_after_a_list_is_not_in_the_list() -> None:
+    listing, section = parse("- a\n<details>x</details>")
+    assert isinstance(listing, ListBlock)
+    assert isinstance(section, BlockQuote)
+
+
+@pytest.mark.parametrize(
+    "md",
+    [
+        "<b>" * 20_000,
+        "<b>" * 20_000 + "</i>" * 20_000,
+        "<b><i>" * 10_000 + "</i></b>" * 10_000,
+        "<a href='x' " * 9_000,
+        "<details>\n" * 5_000,
+        "*a _b " * 9_000 + "b_ a* " * 9_000,
+        "[" * 9_000 + "x" + "](https://e.org)" * 9_000,
+    ],
+    ids=["open", "wrong end", "nested", "links", "sections", "marks", "brackets"],
+)
+def test_deep_nesting_is_parsed_and_can_be_walked(md: str) -> None:
+    def walk(block: Block) -> str:
+        if isinstance(block, BlockQuote):
+            return "".join(map(walk, block.blocks))
+        assert isinstance(block, Paragraph)
+        return to_plain_text(block.children)
+
+    assert "".join(map(walk, parse(md)))
+
+
+# --- escaped brackets ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("md", "shown"),
+    [
+        (r"See \[1\] for it", "See [1] for it"),
+        (r"a\[0\] = 5", "a[0] = 5"),
+        (r"\(optional\) words", "(optional) words"),
+        (r"the mass \(x\) of it", "the mass (x) of it"),
+        (r"\[1-3\], \(and/or\), \(self-made\)", "[1-3], (and/or), (self-made)"),
+        (r"\[not a link\](http://x.example)", "[not a link](http://x.example)"),
+    ],
+)
+def test_escaped_brackets_around_words_are_brackets(md: str, shown: str) -> None:
+    assert plain(md) == shown
+
+
+@pytest.mark.parametrize(
+    "tex", ["x_1", "a + b", "f(x)", r"\alpha", "x = 1", "n!", "x^2", "{x}", "a < b"]
+)
+def test_escaped_brackets_around_a_formula_are_a_formula(tex: str) -> None:
+    assert inside(rf"so \({tex}\) is") == (PlainText("so "), InlineMath(tex), PlainText(" is"))
+
+
+def test_escaped_brackets_in_a_line_of_their_own_are_a_formula() -> None:
+    assert inside("where\n\\(x\\).\nholds")[1] == InlineMath("x")
+    assert parse("\\[x\\]") == (MathBlock("x"),)
+
+
+def test_every_environment_of_latex_is_kept_as_written() -> None:
+    tex = "\\begin{cases} a_1 *b* \\\\\n*c* \\end{cases}"
+    assert parse(tex) == (MathBlock(tex),)

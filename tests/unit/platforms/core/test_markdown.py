@@ -133,3 +133,28 @@ def test_code_blocks_are_found_in_quotes_and_list_items(
 ) -> None:
     (fence,) = find_fences(md)
     assert (fence.opening, fence.closing, md[fence.after :]) == (opening, closing, after)
+
+
+@pytest.mark.parametrize(
+    ("md", "closed"),
+    [
+        ("a <b>c", "a <b>c</b>"),
+        ("a <b>c **d", "a <b>c **d**</b>"),
+        ("a <b>c</", "a <b>c</b>"),
+        ("<a href='https://e.org'>c", "<a href='https://e.org'>c</a>"),
+        ("a <b>c</b> d", "a <b>c</b> d"),
+        ("if a<b", "if a<b"),
+        ("`<b>` c", "`<b>` c"),
+    ],
+)
+def test_html_tags_of_a_growing_text_are_closed(md: str, closed: str) -> None:
+    assert close_open_marks(md) == closed
+
+
+def test_many_open_tags_are_closed_quickly() -> None:
+    assert close_open_marks("<b>" * 20_000 + "</i>" * 20_000)
+
+
+def test_a_cut_splits_no_pair_of_html_tags() -> None:
+    assert find_open_mark("aaa <b>ccc dddd", 2) == 4
+    assert find_open_mark("aaa <b>ccc</b> dddd", 2) is None

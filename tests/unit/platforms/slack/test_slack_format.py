@@ -5,6 +5,7 @@ import pytest
 from platforms.core.contract import Button
 from platforms.slack.format import (
     button_blocks,
+    defuse_markdown,
     defuse_mentions,
     emoji_name,
     fallback_text,
@@ -130,3 +131,9 @@ def test_tables_are_recognized(text: str, found: bool) -> None:
 )
 def test_emoji_have_names(sign: str, name: str | None) -> None:
     assert emoji_name(sign) == name
+
+
+def test_html_can_neither_mention_nor_hide_an_address() -> None:
+    assert "<!channel>" not in defuse_markdown("<<b></b>!channel> <b>@</b>channel")
+    shown = defuse_markdown("<a href='https://real.example'>https://bank.example</a>")
+    assert shown == "[https://bank.example](https://real.example) (https://real.example)"

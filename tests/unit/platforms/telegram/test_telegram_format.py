@@ -105,6 +105,12 @@ def shown(md: str) -> str:
         ("$5 and a/b or `$HOME`", "$5 and a/b or `$HOME`"),
         ("`a | b` is\n---", "`a | b`** is**"),
         ("so\\", "so\\"),
+        ("<b>a</b> H<sub>2</sub>O x<sup>n y</sup>", "**a** H₂O x^(n y)"),
+        ("<code>a*b</code> <a href='https://e.org'>c</a>", "`a*b` [c](https://e.org)"),
+        ("<details><summary>a</summary>b</details>", "**a**\n\nb"),
+        ("[a](mailto:b@e.org) <b@e.org> [c](tel:+1)", "a (b@e.org) b@e.org c (+1)"),
+        ("[a](http://localhost:8/b)", "a (http://localhost:8/b)"),
+        ("[a](http://127.0.0.1:8/b)", "[a](http://127.0.0.1:8/b)"),
     ],
     ids=lambda value: repr(value)[:30],
 )
@@ -237,3 +243,16 @@ def test_each_piece_of_a_long_text_fits_the_limit() -> None:
             )
             <= 4096
         )
+
+
+def test_html_that_telegram_has_becomes_its_entity() -> None:
+    blocks = document.parse("<u>a</u>\n\n<details><summary>b</summary>\n\n> c\n</details>")
+    kinds = [
+        (each.type, each.offset, each.length)
+        for each in format_entities.format_text(blocks).entities
+    ]
+    assert kinds == [("underline", 0, 1), ("expandable_blockquote", 3, 4), ("bold", 3, 1)]
+    assert format_rich.format_html(blocks) == (
+        "<p><u>a</u></p><details><summary>b</summary><blockquote><p>c</p></blockquote></details>"
+    )
+    assert format_rich.format_html(document.parse("H<sub>2</sub>O")) == "<p>H<sub>2</sub>O</p>"

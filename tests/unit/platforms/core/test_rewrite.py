@@ -1,0 +1,64 @@
+"""Markdown rewritten for a platform that draws a part of it."""
+
+import pytest
+
+from platforms.core.document.rewrite import rewrite_markdown, without_unfinished_source
+
+
+@pytest.mark.parametrize(
+    ("md", "rewritten"),
+    [
+        ("<b>a *b*</b> <i>c</i>d <s>e</s> <u>f</u>", "**a *b*** *c*d ~~e~~ f"),
+        ("H<sub>2</sub>O x<sup>n y</sup>", "H₂O x^(n y)"),
+        ("<code>a*b&lt;</code> <kbd>Esc</kbd>", "`a*b<` `Esc`"),
+        ("<a href='https://e.org/(x)'>a</a>", "[a](https://e.org/%28x%29)"),
+        ("<a href='javascript:x'>a</a>", "a (javascript:x)"),
+        ("a<br>b", "a\nb"),
+        ("| a<br>b |", "| a b |"),
+        ("- <br> a", "-  a"),
+        ("<b>open, vector<int>, `<b>x</b>`", "<b>open, vector<int>, `<b>x</b>`"),
+        ("```\n<b>a</b> $x^2$\n```", "```\n<b>a</b> $x^2$\n```"),
+        ("<details>\n<summary>a **b**</summary>\nc\n</details>", "\n**a b**\n\n\nc\n"),
+        ("so $x_1*y*z$ and \\(a_1*b\\), $5", "so `x_1*y*z` and `a_1*b`, $5"),
+        ("$$\na*b_1\n$$", "```latex\na*b_1\n```"),
+        ("\\[ a \\\\ b \\]", "```latex\na \\\\ b\n```"),
+        ("> $$\n> x_1\n> $$", "> `x_1`"),
+        (
+            "\\begin{align}\na\\\\b\n\\end{align}",
+            "```latex\n\\begin{align}\na\\\\b\n\\end{align}\n```",
+        ),
+        ("See \\[1\\] and \\(x\\)", "See \\[1\\] and \\(x\\)"),
+        (
+            "[a][r] [r] `[r]`\n\n[r]: https://e.org",
+            "[a](https://e.org) [r](https://e.org) `[r]`\n\n",
+        ),
+        ("a\n\n[r]: https://e.org", "a\n\n[r]: https://e.org"),
+        ("a[^1]\n\n[^1]: b", "a\\[1\\]\n\n\\[1\\]: b"),
+    ],
+)
+def test_what_the_platform_does_not_draw_is_rewritten(md: str, rewritten: str) -> None:
+    assert rewrite_markdown(md) == rewritten
+
+
+@pytest.mark.parametrize(
+    "md",
+    [
+        "<b>bold *x*</b> H<sub>2</sub>O <a href='https://e.org'>a</a> and <i>b</i>\n\nend",
+        "It costs $5, so $x_1*y$ and \\(a_1\\), \\[1\\]\n\n$$\na*b\n$$\n\n\\[ x \\]\n\nend",
+        "\\begin{align}\na\\\\b\n\\end{align}\n\nend `a*b` end",
+        "<details>\n<summary>a</summary>\n\nb\n</details>\n\nend",
+    ],
+)
+def test_a_growing_text_only_grows(md: str) -> None:
+    shown = ""
+    for end in range(1, len(md) + 1):
+        grown = rewrite_markdown(without_unfinished_source(md[:end]), references=False)
+        assert grown.startswith(shown), md[:end]
+        shown = grown
+    assert shown == rewrite_markdown(md)
+
+
+@pytest.mark.parametrize("md", ["<b>", "<b>x</b>", "$a", "\\(", "\\begin{a}\n", "[a]", "`<", "</"])
+def test_long_texts_are_rewritten_quickly(md: str) -> None:
+    assert rewrite_markdown(md * 5_000)
+    without_unfinished_source(md * 5_000)
