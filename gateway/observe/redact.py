@@ -56,6 +56,7 @@ _TOKENS = (
     _secret_pattern("hooks.slack.com/", r"(hooks\.slack\.com/services/)[A-Za-z0-9/]+"),
     _secret_pattern("sk-", rf"\bsk-{_DIGIT}[A-Za-z0-9_-]{{20,}}"),  # OpenAI, Anthropic and others
     _secret_pattern("earer ", rf"\b([Bb]earer ){_DIGIT}[A-Za-z0-9._~+/=-]{{16,}}"),
+    _secret_pattern("hf-", r"\bhf-[A-Za-z0-9_-]{43}"),  # API keys of Holdfast
     _secret_pattern("ghp_", r"\bghp_[A-Za-z0-9]{30,}"),
     _secret_pattern("github_pat_", r"\bgithub_pat_[A-Za-z0-9_]{30,}"),
     _secret_pattern("AKIA", r"\bAKIA[A-Z0-9]{16}\b"),

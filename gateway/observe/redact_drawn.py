@@ -43,6 +43,9 @@ _LINK_DEFINITION = re.compile(
 )
 """A definition, also inside quotes and lists; a label may have several lines."""
 
+_TAG = re.compile(r"<[^<>]*>")
+"""HTML tags, and other text between the same signs; a chat draws simple tags as formatting."""
+
 _DELETE_MARKS = str.maketrans("", "", "*`\\<>[]")
 _OUTER_UNDERSCORES = re.compile(r"_(?:(?<!\w_)_*|_*(?!\w))")
 _PARAGRAPH_END = re.compile(r"(\n[ \t]*\n)")
@@ -88,6 +91,14 @@ def _may_draw_secret(text: str, redactor: Redactor) -> bool:
         return True
     if not (between_words or _MARKUP_IN_WORD.search(text)):
         return False
+    return _may_contain_without_marks(text, redactor) or (
+        "<" in text
+        and (tagless := _TAG.sub("", text)) != text
+        and _may_contain_without_marks(tagless, redactor)
+    )
+
+
+def _may_contain_without_marks(text: str, redactor: Redactor) -> bool:
     plain = _without_marks(html.unescape(text) if "&" in text else text)
     if redactor.may_contain(plain, _without_marks):
         return True

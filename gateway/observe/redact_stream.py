@@ -21,6 +21,7 @@ _TOKEN_PREFIXES = (
     "sk-",
     "xox",
     "xapp-",
+    "hf-",
     "ghp_",
     "github_pat_",
     "AKIA",

@@ -224,6 +224,7 @@ KEY = "abcdefghij0123456789ABCDEFGHIJ"
         (f"sk-{KEY}, sk-proj-{KEY}, sk-ant-api03-{KEY}-x_y", "***, ***, ***"),
         (f"Authorization: Bearer {KEY}", "Authorization: Bearer ***"),
         (f"authorization: bearer {KEY}==;", "authorization: bearer ***;"),
+        (f"hf-{(KEY * 3)[:43]}", "***"),
         (f"ghp_{KEY}{KEY}", "***"),
         (f"github_pat_{KEY}_{KEY}", "***"),
         ("AKIA0123456789ABCDEF", "***"),

@@ -18,6 +18,7 @@ SECRETS = [
     f"sk-proj-{KEY}",
     f"Bearer {KEY}",
     f"bearer {KEY}==",
+    f"hf-{(KEY * 3)[:43]}",
     f"ghp_{KEY}{KEY}",
     f"github_pat_{KEY}_{KEY}",
     "AKIA0123456789ABCDEF",
