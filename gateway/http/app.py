@@ -16,6 +16,7 @@ from gateway.http.auth import INVALID_API_KEY, has_valid_key, is_local
 from gateway.http.concurrency import ConcurrencyLimit, ConcurrencyLimitMiddleware
 from gateway.http.errors import failure_for_status
 from gateway.http.guard import MAX_BODY_BYTES, GuardMiddleware, InternalErrorMiddleware
+from gateway.http.messages_errors import failure_for_path
 from gateway.http.request_id import RequestIdMiddleware
 from gateway.http.responses import failure_response
 from sessions.values.secret import Secret
@@ -138,7 +139,8 @@ def _ready(
     return ready
 
 
-async def _http_exception(_: Request, error: Exception) -> Response:
+async def _http_exception(request: Request, error: Exception) -> Response:
     """Give Starlette's own errors, such as an unknown path, the JSON shape of all errors."""
     assert isinstance(error, HTTPException)  # noqa: S101 - registered for nothing else
-    return failure_response(failure_for_status(error.status_code, error.detail), error.headers)
+    failure = failure_for_status(error.status_code, error.detail)
+    return failure_response(failure_for_path(request.url.path, failure), error.headers)

@@ -1,4 +1,4 @@
-"""Authentication of API requests by `Authorization: Bearer KEY`."""
+"""Authentication of API requests by `Authorization: Bearer KEY` or `x-api-key: KEY`."""
 
 import hmac
 
@@ -11,7 +11,7 @@ from sessions.values.secret import Secret
 INVALID_API_KEY = HttpFailure(
     status=401,
     message="The API key is missing or wrong. Send the key that `holdfast config show --secrets` "
-    "prints (http.api_key) as `Authorization: Bearer KEY`.",
+    "prints (http.api_key) as `Authorization: Bearer KEY` or `x-api-key: KEY`.",
     code="invalid_api_key",
 )
 
@@ -21,10 +21,16 @@ _FORWARDING_HEADERS = ("forwarded", "via", "x-forwarded-for", "x-forwarded-host"
 
 def has_valid_key(request: Request, key: Secret | None) -> bool:
     """Return True if the request carries the key; without a configured key always False."""
+    shown = _shown_key(request)
+    return key is not None and bool(shown) and _constant_time_equal(shown, key.reveal())
+
+
+def _shown_key(request: Request) -> str:
+    """Return the key that a request shows; empty without one."""
     scheme, _, value = request.headers.get("authorization", "").partition(" ")
-    if scheme.lower() != "bearer" or key is None:
-        return False
-    return _constant_time_equal(value.strip(), key.reveal())
+    if scheme.lower() == "bearer":
+        return value.strip()
+    return request.headers.get("x-api-key", "").strip()
 
 
 def is_local(request: Request) -> bool:

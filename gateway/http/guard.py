@@ -15,6 +15,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gateway.http.errors import FOREIGN_ORIGIN, INTERNAL_ERROR, REQUEST_TOO_LARGE, WRONG_HOST
+from gateway.http.messages_errors import failure_for_path
 from gateway.http.responses import failure_response
 
 MAX_BODY_BYTES = 16 * 1024 * 1024
@@ -71,7 +72,7 @@ class GuardMiddleware:
             await self._app(scope, receive, send)
             return
         headers = Headers(scope=scope)
-        answer = self._reject(headers, self._hosts_by_path.get(scope["path"], set()))
+        answer = self._reject(headers, scope["path"])
         if answer is not None:
             if answer.status_code == _TOO_LARGE and "expect" not in headers:
                 await _discard_body(receive)
@@ -81,20 +82,21 @@ class GuardMiddleware:
             scope, _limit_body(receive, self._max_body_bytes), _with_security_headers(send)
         )
 
-    def _reject(self, headers: Headers, path_hosts: Collection[str]) -> Response | None:
+    def _reject(self, headers: Headers, path: str) -> Response | None:
+        path_hosts = self._hosts_by_path.get(path, set())
         host = headers.get("host", "").lower()
         if not (
             _is_listed(self._allowed_hosts, host)
             or _is_listed(path_hosts, host)
             or _host_name(host) in _LOOPBACK
         ):
-            return failure_response(WRONG_HOST)
+            return failure_response(failure_for_path(path, WRONG_HOST))
         origin = headers.get("origin")
         if origin is not None and not self._is_origin_allowed(origin.lower(), host):
-            return failure_response(FOREIGN_ORIGIN)
+            return failure_response(failure_for_path(path, FOREIGN_ORIGIN))
         length = headers.get("content-length", "0")
         if not length.isdigit() or int(length) > self._max_body_bytes:
-            return _too_large_response()
+            return _too_large_response(path)
         return None
 
     def _is_origin_allowed(self, origin: str, host: str) -> bool:
@@ -126,10 +128,10 @@ class InternalErrorMiddleware:
         except Exception as error:  # noqa: BLE001 - the boundary of every web handler
             # A response that has begun cannot become an error: uvicorn closes the connection.
             if isinstance(error, _BodyTooLarge):
-                answer = _too_large_response()
+                answer = _too_large_response(scope["path"])
             else:
                 _log.exception("%s %s failed", scope.get("method"), _loggable_path(scope))
-                answer = failure_response(INTERNAL_ERROR)
+                answer = failure_response(failure_for_path(scope["path"], INTERNAL_ERROR))
             if not started:
                 await answer(scope, receive, send)
 
@@ -153,9 +155,10 @@ def _host_name(host: str) -> str:
     return match["name"] if match else ""
 
 
-def _too_large_response() -> Response:
+def _too_large_response(path: str) -> Response:
     # The rest of the body may not have been read, so the connection cannot be used again.
-    return failure_response(REQUEST_TOO_LARGE, {"connection": "close"})
+    failure = failure_for_path(path, REQUEST_TOO_LARGE)
+    return failure_response(failure, {"connection": "close"})
 
 
 def _limit_body(receive: Receive, max_bytes: int) -> Receive:

@@ -126,6 +126,10 @@ class Models:
             options=options.answer,
         )
 
+    def shows_reasoning(self) -> bool:
+        """Return True if people may see the model's reasoning (`agent.show_reasoning`)."""
+        return self._settings.agent.show_reasoning
+
     # --- models ---------------------------------------------------------------------------------
 
     def targets_of(self, key: str) -> tuple[Target, ...]:

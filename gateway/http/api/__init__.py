@@ -1,11 +1,12 @@
-"""The OpenAI-compatible API: one core, and a codec for each of the two endpoints.
+"""The API for clients of OpenAI and Anthropic: one core, and a codec for each endpoint.
 
 adapter     the platform `api`; `routes` are its endpoints
 requests    from a decoded request (`asked`) to a turn with a subscription; `models` resolves names
 chat_form, chat_shapes  `/v1/chat/completions`: codec, wire types
 responses_body, responses_form, responses_shapes  `/v1/responses`: decoder, encoder, wire types
 responses_routes  the endpoints below `/v1/responses`; `input_items` lists the input of a response
-bodies, failures  decoding errors and refusals, shared by both endpoints
+messages    the package of Anthropic's `/v1/messages`
+bodies, failures  decoding errors and refusals, shared by all endpoints
 pictures    pictures inside a request; `fetch_pictures` downloads and stores them
 pieces, endings, tool_events  turn events, turn outcomes and tool events in API terms
 stream      a turn as an HTTP response, streamed or whole

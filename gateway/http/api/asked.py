@@ -40,6 +40,7 @@ class ApiRequest(msgspec.Struct, frozen=True, kw_only=True):
     stream: bool = False
     include_usage: bool = False  # a stream ends with its token usage
     previous_id: str = ""  # id of the answer that this request continues
+    wants_reasoning: bool = False  # the client reads reasoning, if it may be shown
     retrievable: bool = False  # the answer can be fetched later by its id
     options: AnswerOptions = AnswerOptions()
     warnings: tuple[str, ...] = ()  # about parts of the request that have no effect

@@ -37,6 +37,10 @@ class ModelResolver:
         """Return the model that answers in a conversation if a request names none."""
         return self._models.targets_of(key)[0].model
 
+    def shows_reasoning(self) -> bool:
+        """Return True if clients may see the model's reasoning (`agent.show_reasoning`)."""
+        return self._models.shows_reasoning()
+
     async def resolve(self, name: str) -> str:
         """Find a model as `/model` does; raises `RequestRefused` unless exactly one matches."""
         known = self._models.configured_names()
