@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from agent.answer.accumulate import Accumulator
 from agent.answer.call_slots import StepCall
+from agent.answer_format import check_answer, describe_format, repair_prompt
 from agent.attempt import AttemptResult, price_of, run_attempt
 from agent.client_tools import ToolOffer, new_call_id
 from agent.continuation import (
@@ -35,7 +36,16 @@ from agent.errors import (
     ToolError,
     failure_kind,
 )
-from agent.events import Notice, StepDone, TurnDone, TurnEnding
+from agent.events import (
+    AgentEvent,
+    Notice,
+    StepDone,
+    TextDelta,
+    TextReplaced,
+    TurnDone,
+    TurnEnding,
+    VerdictName,
+)
 from agent.model.contract import ModelRequest, ToolSchema
 from agent.model.usage import ASSUMED_ANSWER_TOKENS, Usage, UsageEstimate
 from agent.picture_loader import PictureLoader
@@ -60,6 +70,8 @@ from agent.verdict import Capped, Cut, ModelRefused, verdict_name
 from sessions.records import Message, MessageRole
 from sessions.values.notices import NoticeFields, NoticeId
 
+_CHARACTERS_PER_TOKEN = 4
+_NO_TEXT = "(no text)"  # stands for an empty answer in the request for a better one
 _MAX_REFUSED_STEPS = 3  # steps in a row in which no call could run
 
 
@@ -113,11 +125,20 @@ class _TurnLoop:
         self._stop_at_output_limit = resources.limits.stop_at_output_limit
         self._max_answer_characters = resources.limits.max_answer_characters
         self._options = task.options
+        self._format = task.options.format
+        self._system = "\n\n".join(
+            [
+                task.system,
+                *(f"[{note}]" for note in task.notes),
+                *([describe_format(self._format)] if self._format else ()),
+            ]
+        ).strip()
         self._step_number = 0
         self._budget = RecoveryBudget(resources.clock.monotonic())
         self._attempt_count = 0
         self._estimated_tokens = 0  # input tokens of the next request; 0: not estimated yet
         self._usage = Usage()
+        self._estimated_usage = Usage()  # of answers without reported usage
         self._unfinished_drafts: dict[str, FileDraft] = {}  # drafts of this turn, by path
         self._losses = CallLosses()  # of the last step
         self._after_recovery = task.resumed  # True if the next answer is the first after a recovery
@@ -154,11 +175,14 @@ class _TurnLoop:
     async def run_step(self, number: int) -> _StepAnswer | TurnDone:
         """Get one model answer; return the answer if there are calls, else the end of the turn."""
         self._step_number = number
-        return await self._run_new_step(number, self._tools.schemas, ())
+        outcome = await self._run_new_step(number, self._tools.schemas, ())
+        return await self._finish_format(number, outcome) if self._format else outcome
 
     async def run_last_step(self, number: int) -> TurnDone:
         """Request a final summary without tools, because all steps are used up."""
         outcome = await self._run_new_step(number, (), (LAST_STEP_MESSAGE,))
+        if self._format:
+            outcome = await self._finish_format(number, outcome)
         if isinstance(outcome, TurnDone):
             return outcome
         if outcome.text.strip():
@@ -166,6 +190,37 @@ class _TurnLoop:
         return self._finish_failed(
             "", GiveUp("the model used all its steps without reaching an answer")
         )
+
+    async def _finish_format(
+        self, number: int, outcome: _StepAnswer | TurnDone
+    ) -> _StepAnswer | TurnDone:
+        """Check a final answer against the requested format, and show it; ask once for a better one.
+
+        A text that ends at the requested length is shown as it is.
+        """
+        if not isinstance(outcome, TurnDone) or outcome.ending is not TurnEnding.ANSWERED:
+            return outcome
+        assert self._format  # noqa: S101 - checked by the callers
+        done, complaint = outcome, ""
+        if outcome.last_verdict is not VerdictName.CAPPED:
+            text, complaint = await asyncio.to_thread(check_answer, outcome.text, self._format)
+            if complaint:
+                again = (
+                    Message(MessageRole.ASSISTANT, outcome.text or _NO_TEXT),
+                    Message(MessageRole.USER, repair_prompt(complaint)),
+                )
+                repaired = await self._run_new_step(number + 1, (), again)
+                if not isinstance(repaired, TurnDone) or repaired.ending is not TurnEnding.ANSWERED:
+                    return repaired
+                done = repaired
+                text, complaint = await asyncio.to_thread(check_answer, repaired.text, self._format)
+            if complaint:
+                cause = f"the model's answer does not have the requested format: {complaint}"
+                return self._finish_failed("", GiveUp(cause))
+            message = done.message and replace(done.message, content=text)
+            done = replace(done, text=text, message=message)
+        self._emit(TextDelta(done.text))
+        return done
 
     async def run_tools(self, answer: _StepAnswer) -> TurnDone | None:
         """Run the calls of an answer; return the end of the turn if there is no next step.
@@ -268,10 +323,15 @@ class _TurnLoop:
             text=self._task.partial_text if number == 1 else "",
             continues=self._task.continued_text if number == 1 else "",
             losses=self._losses,
-            emit=self._emit,
+            emit=self._emit_unformatted if self._format else self._emit,
             clock=self._clock,
             may_replace=self._task.may_replace,
         )
+
+    def _emit_unformatted(self, event: AgentEvent) -> None:
+        """Emit an event of an answer whose text is shown only after the check of its format."""
+        if not isinstance(event, TextDelta | TextReplaced):
+            self._emit(event)
 
     async def _answer_step(self, number: int, step: StepState) -> _StepAnswer | TurnDone:
         timeouts = self._route.target.settings.timeouts
@@ -408,9 +468,7 @@ class _TurnLoop:
         tools = step.offered_tools(self._tools.by_name)
         return ModelRequest(
             model=target.model,
-            system="\n\n".join(
-                [self._task.system, *(f"[{note}]" for note in self._task.notes)]
-            ).strip(),
+            system=self._system,
             messages=normalize_history(
                 [*self._transcript.messages, *step.request_messages(prefill=prefill)]
             ),
@@ -423,7 +481,7 @@ class _TurnLoop:
             tool_choice=self._offer.choice(self._step_number) if tools else None,
             parallel_tool_calls=self._options.parallel_tool_calls if tools else None,
             sampling=self._options.sampling,
-            answer_format=self._options.format,
+            answer_format=self._format,
         )
 
     async def _send_request(self, step_number: int, step: StepState) -> AttemptResult:
@@ -459,6 +517,9 @@ class _TurnLoop:
             step.cancel_notice()
         step.on_result(result)
         self._route.learned.record_token_count(self._estimated_tokens, result.usage.input_tokens)
+        if result.step.usage is None and result.step.ended:
+            output = result.received_characters // _CHARACTERS_PER_TOKEN
+            self._estimated_usage += Usage(size(), output)
         self._estimated_tokens = 0
         self._usage += result.usage
         await self._journal.attempt_ended(number, result)
@@ -648,6 +709,7 @@ class _TurnLoop:
             attempts=self._attempt_count,
             tools_run=tuple(self._runner.completed_summary),
             usage=self._usage,
+            estimated_usage=self._estimated_usage,
             unfinished_drafts=tuple(
                 f"{draft.path} ({draft.size:,} characters, {draft.id})"
                 for draft in self._unfinished_drafts.values()

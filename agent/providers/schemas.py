@@ -13,6 +13,14 @@ SCHEMA_REFUSED = re.compile(
 )
 """Matches lower-case error messages about an unsupported schema."""
 
+FORMAT_REFUSED = re.compile(
+    r"response_format|json_schema|json_object|text\.format|structured output|grammar"
+)
+"""Matches lower-case error messages about a format of the answer."""
+
+EFFORT_REFUSED = re.compile(r"reasoning[._ ]?effort|xhigh")
+"""Matches lower-case error messages about a reasoning effort."""
+
 _KEPT_KEYWORDS = frozenset(
     {
         *("type", "description", "properties", "required", "items", "enum", "const"),

@@ -16,10 +16,12 @@ from agent import errors
 from agent.answer.accumulate import FinishReason
 from agent.answer.call_slots import ArgumentsState
 from agent.model.contract import (
+    AnswerFormat,
     DoneChunk,
     FinishChunk,
     OpenedChunk,
     Provider,
+    SamplingOptions,
     TextChunk,
     ToolChoice,
 )
@@ -90,6 +92,79 @@ async def test_parallel_calls_can_be_switched_off(protocol: ProtocolName) -> Non
             assert request.body["tool_choice"] == sent
         else:
             assert request.body["parallel_tool_calls"] is False
+
+
+_OPTIONS = SamplingOptions(
+    top_p=0.5, stop=("END",), seed=7, verbosity="low", service_tier="flex", user="ada"
+)
+_SENT_OPTIONS: dict[ProtocolName, dict[str, object]] = {
+    "chat": {
+        "top_p": 0.5,
+        "stop": ["END"],
+        "seed": 7,
+        "verbosity": "low",
+        "service_tier": "flex",
+        "user": "ada",
+    },
+    "responses": {
+        "top_p": 0.5,
+        "text": {"verbosity": "low"},
+        "service_tier": "flex",
+        "user": "ada",
+    },
+    "anthropic": {"top_p": 0.5, "stop_sequences": ["END"], "metadata": {"user_id": "ada"}},
+}
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+async def test_options_are_sent_as_far_as_the_protocol_has_them(protocol: ProtocolName) -> None:
+    async with serving(protocol, ok("a"), ok("b")) as (provider, server):
+        await collect(provider, REQUEST)
+        await collect(provider, replace(REQUEST, sampling=_OPTIONS))
+        plain, sent = (each.body for each in server.requests)
+        added = {name: value for name, value in sent.items() if plain.get(name) != value}
+        assert added == _SENT_OPTIONS[protocol]
+
+
+_FORMAT = AnswerFormat(schema={"type": "object"}, name="state")
+_SENT_FORMAT: dict[ProtocolName, tuple[str, object]] = {
+    "chat": (
+        "response_format",
+        {
+            "type": "json_schema",
+            "json_schema": {"name": "state", "schema": {"type": "object"}, "strict": False},
+        },
+    ),
+    "responses": (
+        "text",
+        {
+            "format": {
+                "type": "json_schema",
+                "name": "state",
+                "schema": {"type": "object"},
+                "strict": False,
+            }
+        },
+    ),
+    "anthropic": (
+        "output_config",
+        {"format": {"type": "json_schema", "schema": {"type": "object"}}},
+    ),
+}
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+async def test_a_format_is_sent_until_the_service_refuses_it(protocol: ProtocolName) -> None:
+    refusal = 'S400"json_schema is not supported by this model"'
+    # The OpenAI protocols first leave the format out beside tools only.
+    refusals = [refusal] * (1 if protocol == "anthropic" else 2)
+    async with serving(protocol, ok("a"), *refusals, *([ok("b")] * 2)) as (provider, server):
+        await collect(provider, replace(REQUEST, answer_format=_FORMAT, tools=()))
+        name, value = _SENT_FORMAT[protocol]
+        assert server.requests[0].body[name] == value
+        for _ in range(2):
+            await collect_until_error(provider, replace(REQUEST, answer_format=_FORMAT))
+        assert name not in server.requests[-1].body
 
 
 @pytest.mark.parametrize("protocol", ["chat", "responses"])

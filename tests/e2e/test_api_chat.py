@@ -663,6 +663,29 @@ async def test_refusal_of_the_model_is_a_content_filter_ending(
             assert answer["choices"][0]["message"]["content"] is None
 
 
+async def test_a_refusal_in_the_text_is_not_repeated(tmp_path: Path) -> None:
+    script = 'H T"I will not." F content_filter U D'
+    async with ModelServer(script, script) as model, served(tmp_path, model) as api:
+        _, _, answer = await api.wire.ask("go")
+        message = answer["choices"][0]["message"]
+        assert (message["content"], message["refusal"]) == ("I will not.", None)
+        found = await api.wire.stream("go")
+        refusals = [
+            choice["delta"].get("refusal") for each in chunks(found) for choice in each["choices"]
+        ]
+        assert text_of(found) == "I will not."
+        assert not any(refusals)
+
+
+async def test_usage_is_estimated_if_the_service_reports_none(tmp_path: Path) -> None:
+    script = 'H T"one two three four" F stop D'
+    async with ModelServer(script) as model, served(tmp_path, model) as api:
+        answer = await api.chat.create(model="scripted", messages=user("go"))
+        assert answer.usage
+        assert answer.usage.prompt_tokens > 10
+        assert answer.usage.completion_tokens == 4
+
+
 # --- pictures --------------------------------------------------------------------------------
 
 

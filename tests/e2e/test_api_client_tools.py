@@ -194,7 +194,7 @@ async def test_a_history_of_another_server_may_end_with_results(tmp_path: Path) 
 
 
 async def test_a_named_session_takes_results_and_closes_forgotten_calls(tmp_path: Path) -> None:
-    session = {"X-Session-Id": "notes"}
+    session = {"X-Holdfast-Session": "notes"}
     scripts = (CALL, ok("Sunny."), CALL, ok("Never mind."))
     async with ModelServer(*scripts) as model, served(tmp_path, model) as api:
         first = await api.chat.create(

@@ -11,7 +11,7 @@ LIFE = {
     "response.incomplete": {"incomplete"},
     "response.failed": {"failed", "cancelled"},
 }
-CHANGING = {"status", "output", "error", "incomplete_details", "usage"}
+CHANGING = {"completed_at", "status", "output", "error", "incomplete_details", "usage"}
 
 
 class Answered(msgspec.Struct, frozen=True):

@@ -53,6 +53,7 @@ class AnthropicDialect(msgspec.Struct, frozen=True, kw_only=True):
     eager: bool = True  # accepts `eager_input_streaming`
     cache: bool = True  # accepts `cache_control`
     schemas: bool = True  # accepts full tool schemas
+    formats: bool = True  # accepts `output_config.format`
     forced: bool = True  # accepts a `tool_choice` that demands a call
     pictures: bool = True
     # Properties of one conversation, which are not remembered for the model:
@@ -104,6 +105,11 @@ _RULES: tuple[tuple[tuple[str, ...], _Fields, _Fields], ...] = (
     (("image",), {"pictures": True, "these_pictures": True}, {"these_pictures": False}),
     (("eager_input_streaming",), {"eager": True}, {"eager": False}),
     (("grammar", "schema conversion"), {"schemas": True}, {"schemas": False}),
+    (
+        ("output_config.format", "output_format", "json_schema"),
+        {"formats": True},
+        {"formats": False},
+    ),
     (("tool_choice",), {"forced": True}, {"forced": False}),
     (("cache_control",), {"cache": True}, {"cache": False}),
     (("temperature",), {"temperature": True}, {"temperature": False}),
@@ -122,6 +128,7 @@ _RULES: tuple[tuple[tuple[str, ...], _Fields, _Fields], ...] = (
     (("adaptive",), {"form": ThinkingMode.ADAPTIVE}, {"form": ThinkingMode.BUDGET}),
     (("xhigh",), {"xhigh": True}, {"xhigh": False}),
     (("effort", "output_config"), {"effort": True}, {"effort": False}),
+    (("output_config",), {"formats": True}, {"formats": False}),
     (("thinking",), {"form": ThinkingMode.ADAPTIVE}, {"form": ThinkingMode.NONE}),
     (("thinking",), {"form": ThinkingMode.BUDGET}, {"form": ThinkingMode.NONE}),
 )

@@ -57,11 +57,29 @@ def encode_request(request: ModelRequest, dialect: AnthropicDialect) -> bytes:
         body["thinking"] = thinking.config
     elif request.temperature is not None and dialect.temperature:
         body["temperature"] = min(request.temperature, _MAX_TEMPERATURE)
-    if thinking.effort is not None and dialect.effort:
-        body["output_config"] = {"effort": thinking.effort}
+    elif request.sampling.top_p is not None and dialect.temperature:
+        body["top_p"] = request.sampling.top_p
+    if output := _output_config(request, thinking.effort, dialect):
+        body["output_config"] = output
+    if request.sampling.stop:
+        body["stop_sequences"] = list(request.sampling.stop)
+    if request.sampling.user is not None:
+        body["metadata"] = {"user_id": request.sampling.user}
     if dialect.cache:
         body["cache_control"] = {"type": "ephemeral"}
     return msgspec.json.encode(body | _encode_tools(request, dialect))
+
+
+def _output_config(
+    request: ModelRequest, effort: str | None, dialect: AnthropicDialect
+) -> dict[str, Any]:
+    output: dict[str, Any] = {}
+    if effort is not None and dialect.effort:
+        output["effort"] = effort
+    wanted = request.answer_format
+    if wanted and wanted.schema is not None and dialect.formats:
+        output["format"] = {"type": "json_schema", "schema": wanted.schema}
+    return output
 
 
 def beta_header(request: ModelRequest, dialect: AnthropicDialect) -> str:

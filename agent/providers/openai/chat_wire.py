@@ -14,6 +14,7 @@ from agent import errors
 from agent.answer.reasoning_blocks import decode_reasoning
 from agent.errors import ProviderError
 from agent.model.contract import (
+    AnswerFormat,
     CallChunk,
     Chunk,
     DoneChunk,
@@ -21,6 +22,7 @@ from agent.model.contract import (
     ModelRequest,
     OpaqueChunk,
     ReasoningChunk,
+    SamplingOptions,
     TextChunk,
     ToolSchema,
 )
@@ -32,7 +34,12 @@ from agent.providers.openai.pictures import (
     data_url,
     split_pictures,
 )
-from agent.providers.schemas import SCHEMA_REFUSED, simplify_schema
+from agent.providers.schemas import (
+    EFFORT_REFUSED,
+    FORMAT_REFUSED,
+    SCHEMA_REFUSED,
+    simplify_schema,
+)
 from agent.providers.transport.body import BEAT, DONE, PING, BodyReader, read_event, read_json
 from agent.providers.transport.sse import SseComment, SseEvent
 from sessions.records import Message, MessageRole, ToolCall
@@ -47,8 +54,13 @@ OPTIONAL_FEATURES = {
     "max_tokens": re.compile(r"max_completion_tokens\W+instead"),
     "thoughts": re.compile(r"reasoning_details|reasoning_content"),
     "tool_choice": re.compile(r"tool_choice|tool choice"),
+    "verbosity": re.compile(r"verbosity"),
+    "service_tier": re.compile(r"service_tier"),
+    "xhigh": EFFORT_REFUSED,
     "parallel": re.compile(r"parallel_tool_calls"),
     "grammar": SCHEMA_REFUSED,
+    "format_beside_tools": FORMAT_REFUSED,
+    "format": FORMAT_REFUSED,
     "pictures": PICTURES_UNSUPPORTED,
     "these_pictures": PICTURE_REFUSED,
 }
@@ -57,6 +69,8 @@ OPTIONAL_FEATURES = {
 When `max_tokens` is omitted, the limit is sent as `max_completion_tokens`; when `grammar` is
 omitted, tool schemas are simplified.
 """
+
+_OMITTED_OPTIONS = frozenset({"verbosity", "service_tier"})
 
 _MODELS_NEEDING_REASONING = ("deepseek", "kimi")
 """Models that reject their own tool calls in the history without the reasoning before them."""
@@ -87,8 +101,32 @@ def encode_request(request: ModelRequest, dialect: ChatDialect) -> bytes:
     if request.temperature is not None:
         body["temperature"] = request.temperature
     if request.reasoning_effort is not None:
-        body["reasoning_effort"] = request.reasoning_effort
+        highest = request.reasoning_effort == "xhigh" and "xhigh" in dialect.omitted_features
+        body["reasoning_effort"] = "high" if highest else request.reasoning_effort
+    body |= _sampling_options(request.sampling, dialect.omitted_features)
+    if request.answer_format and not _omits_format(request, dialect.omitted_features):
+        body["response_format"] = _encode_format(request.answer_format)
     return msgspec.json.encode(body)
+
+
+def _sampling_options(options: SamplingOptions, omitted_features: frozenset[str]) -> dict[str, Any]:
+    given: dict[str, Any] = msgspec.to_builtins(options)  # without defaults
+    for feature in _OMITTED_OPTIONS & omitted_features:
+        given.pop(feature, None)
+    return given
+
+
+def _omits_format(request: ModelRequest, omitted_features: frozenset[str]) -> bool:
+    beside_tools = request.tools and "format_beside_tools" in omitted_features
+    return bool(beside_tools) or "format" in omitted_features
+
+
+def _encode_format(wanted: AnswerFormat) -> dict[str, Any]:
+    if wanted.schema is None:
+        return {"type": "json_object"}
+    described = {"description": wanted.description} if wanted.description else {}
+    schema = {"name": wanted.name, "schema": wanted.schema, "strict": wanted.strict, **described}
+    return {"type": "json_schema", "json_schema": schema}
 
 
 def _tool_options(request: ModelRequest, omitted_features: frozenset[str]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ import msgspec
 from agent import errors
 from agent.answer.reasoning_blocks import decode_reasoning
 from agent.model.contract import (
+    AnswerFormat,
     CallChunk,
     Chunk,
     FinishChunk,
@@ -31,7 +32,12 @@ from agent.providers.openai.pictures import (
     data_url,
     split_pictures,
 )
-from agent.providers.schemas import SCHEMA_REFUSED, simplify_schema
+from agent.providers.schemas import (
+    EFFORT_REFUSED,
+    FORMAT_REFUSED,
+    SCHEMA_REFUSED,
+    simplify_schema,
+)
 from agent.providers.transport.body import BEAT, DONE, PING, BodyReader, read_event, read_json
 from agent.providers.transport.sse import SseComment, SseEvent
 from sessions.records import Message, MessageRole
@@ -50,8 +56,13 @@ OPTIONAL_FEATURES = {
     "include": re.compile(r"\binclude\b|encrypted.content"),
     "store": re.compile(r"\bstore\b"),
     "tool_choice": re.compile(r"tool_choice|tool choice"),
+    "verbosity": re.compile(r"verbosity"),
+    "service_tier": re.compile(r"service_tier"),
+    "xhigh": EFFORT_REFUSED,
     "parallel": re.compile(r"parallel_tool_calls"),
     "grammar": SCHEMA_REFUSED,
+    "format_beside_tools": FORMAT_REFUSED,
+    "format": FORMAT_REFUSED,
     "pictures": PICTURES_UNSUPPORTED,
     "these_pictures": PICTURE_REFUSED,
 }
@@ -80,13 +91,53 @@ def encode_request(request: ModelRequest, omitted_features: frozenset[str]) -> b
     if request.temperature is not None:
         body["temperature"] = request.temperature
     if request.reasoning_effort is not None:
-        body["reasoning"] = _reasoning_options(request.reasoning_effort, omitted_features)
+        highest = request.reasoning_effort == "xhigh" and "xhigh" in omitted_features
+        effort = "high" if highest else request.reasoning_effort
+        body["reasoning"] = _reasoning_options(effort, omitted_features)
+    body |= _sampling_options(request, omitted_features)
+    if text := _text_options(request, omitted_features):
+        body["text"] = text
     if "store" not in omitted_features:
         body["store"] = False
     if "include" not in omitted_features:
         body["include"] = ["reasoning.encrypted_content"]
     body["stream"] = request.stream
     return msgspec.json.encode(body)
+
+
+def _sampling_options(request: ModelRequest, omitted_features: frozenset[str]) -> dict[str, Any]:
+    """Return the options that the protocol has; it has no `stop`, `seed`, penalties or bias."""
+    options = request.sampling
+    fields = {"top_p": options.top_p, "user": options.user}
+    if "service_tier" not in omitted_features:
+        fields["service_tier"] = options.service_tier
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _text_options(request: ModelRequest, omitted_features: frozenset[str]) -> dict[str, Any]:
+    text: dict[str, Any] = {}
+    wanted = request.answer_format
+    omitted = "format" in omitted_features or (
+        request.tools and "format_beside_tools" in omitted_features
+    )
+    if wanted and not omitted:
+        text["format"] = _encode_format(wanted)
+    if request.sampling.verbosity is not None and "verbosity" not in omitted_features:
+        text["verbosity"] = request.sampling.verbosity
+    return text
+
+
+def _encode_format(wanted: AnswerFormat) -> dict[str, Any]:
+    if wanted.schema is None:
+        return {"type": "json_object"}
+    described = {"description": wanted.description} if wanted.description else {}
+    return {
+        "type": "json_schema",
+        "name": wanted.name,
+        "schema": wanted.schema,
+        "strict": wanted.strict,
+        **described,
+    }
 
 
 def _tool_options(request: ModelRequest, omitted_features: frozenset[str]) -> dict[str, Any]:

@@ -4,8 +4,11 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 from msgspec import UNSET, UnsetType
+from msgspec.structs import replace
 
+from agent.model.contract import AnswerFormat, SamplingOptions
 from agent.model.usage import Usage
+from gateway.http.api.answer_options import read_effort, read_format, read_stop, refuse_unsupported
 from gateway.http.api.asked import (
     ApiRequest,
     RequestMessage,
@@ -62,9 +65,11 @@ def read_request(content: bytes) -> ApiRequest:
     body = decode_body(_decoder, content)
     if body.functions:
         raise invalid_request(_FUNCTIONS_NOT_SUPPORTED, "functions", "unsupported_parameter")
-    if body.n not in {None, 1}:
-        msg = "A request gets one answer; `n` can only be 1."
-        raise invalid_request(msg, "n", "unsupported_parameter")
+    refuse_unsupported(
+        n=body.n not in {None, 1},
+        logprobs=bool(body.logprobs),
+        modalities=bool(set(body.modalities or ()) - {"text"}),
+    )
     tools = read_tools(
         _functions(body.tools or ()), body.tool_choice, parallel=body.parallel_tool_calls
     )
@@ -76,13 +81,34 @@ def read_request(content: bytes) -> ApiRequest:
         model=(body.model or "").strip(),
         max_output_tokens=int(limit) if limit else None,
         temperature=body.temperature,
-        reasoning_effort=body.reasoning_effort,
+        reasoning_effort=read_effort(body.reasoning_effort),
         stream=bool(body.stream),
         include_usage=bool(options and options.include_usage),
-        options=tools.options,
+        options=replace(tools.options, sampling=_sampling(body), format=_format(body)),
         warnings=tools.warnings,
         digest=body_digest("chat", content),
     )
+
+
+def _sampling(body: ChatRequest) -> SamplingOptions:
+    return SamplingOptions(
+        top_p=body.top_p,
+        stop=read_stop(body.stop),
+        seed=None if body.seed is None else int(body.seed),
+        presence_penalty=body.presence_penalty,
+        frequency_penalty=body.frequency_penalty,
+        logit_bias=body.logit_bias or {},
+        verbosity=body.verbosity,
+        service_tier=body.service_tier,
+        user=body.user,
+    )
+
+
+def _format(body: ChatRequest) -> AnswerFormat | None:
+    wanted = body.response_format
+    if wanted is None:
+        return None
+    return read_format(wanted.type, wanted.json_schema, "response_format.json_schema")
 
 
 def _functions(tools: Iterable[ChatTool]) -> Iterator[FunctionDefinition | str]:
@@ -189,7 +215,7 @@ class ChatEncoder:
         self._created = created
         self._model = model
         self._include_usage = include_usage
-        self._text_sent = False
+        self._sent_texts: list[str] = []
 
     def encode_start(self) -> bytes:
         """Encode the first event of an answer."""
@@ -199,7 +225,7 @@ class ChatEncoder:
         """Encode a piece of the answer."""
         match piece:
             case AnswerTextPiece():
-                self._text_sent = True
+                self._sent_texts.append(piece.text)
                 return self._encode_chunk(Delta(content=piece.text))
             case ToolStartPiece() | ToolEndPiece() | FeedNotice():
                 name, payload = stream_event(piece)
@@ -213,14 +239,13 @@ class ChatEncoder:
             self._encode_chunk(Delta(tool_calls=[_delta_call(index, call)]))
             for index, call in enumerate(outcome.client_calls)
         ]
-        events.append(
-            self._encode_chunk(Delta(refusal=outcome.refusal or UNSET), outcome.finish_reason)
-        )
+        refusal = outcome.refusal_beside("".join(self._sent_texts))
+        events.append(self._encode_chunk(Delta(refusal=refusal or UNSET), outcome.finish_reason))
         if self._include_usage:
             events.append(_encode_data(self._build_chunk([], _usage(outcome.usage))))
         if outcome.failure:
             events.append(
-                _encode_data(ErrorBody(outcome.failure.to_error(partial=self._text_sent)))
+                _encode_data(ErrorBody(outcome.failure.to_error(partial=bool(self._sent_texts))))
             )
         events.append(b"data: [DONE]\n\n")
         return b"".join(events)
@@ -230,7 +255,7 @@ class ChatEncoder:
         content = text if text or not (outcome.refusal or outcome.client_calls) else None
         message = AnswerMessage(
             content,
-            outcome.refusal or None,
+            outcome.refusal_beside(text) or None,
             tool_calls=[_answer_call(call) for call in outcome.client_calls] or UNSET,
         )
         answer = ChatAnswer(

@@ -8,7 +8,16 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from agent.settings import ReasoningEffort
+from gateway.http.api.answer_options import (
+    Bias,
+    Effort,
+    JsonSchemaFormat,
+    Penalty,
+    Seed,
+    Stop,
+    TopP,
+    Verbosity,
+)
 from gateway.http.api.client_tools import FunctionDefinition
 from gateway.http.api.endings import FinishReason
 from gateway.http.api.pictures import PICTURE_URL_SCHEMA
@@ -108,6 +117,12 @@ Temperature = Annotated[float, Meta(ge=0, le=2)]
 _SINGLE_CHOICE = Meta(
     description="A request gets one answer.", extra_json_schema={"enum": [1, None]}
 )
+_NO_PROBABILITIES = Meta(
+    description="Not supported: `true` is refused.", extra_json_schema={"enum": [False, None]}
+)
+_ONLY_TEXT = Meta(
+    description="Only text is supported.", extra_json_schema={"items": {"const": "text"}}
+)
 _NO_FUNCTIONS = Meta(
     description="The older form of `tools`: refused.", extra_json_schema={"maxItems": 0}
 )
@@ -127,6 +142,13 @@ ToolChoiceForm = Annotated[
         "or `allowed_tools`."
     ),
 ]
+
+
+class ResponseFormat(msgspec.Struct, frozen=True):
+    """Format of the answer."""
+
+    type: Literal["text", "json_object", "json_schema"]
+    json_schema: JsonSchemaFormat | None = None
 
 
 class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -151,7 +173,19 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
         Meta(description="The newer name of `max_tokens`; wins if both are given."),
     ] = None
     temperature: Temperature | None = None
-    reasoning_effort: ReasoningEffort | None = None
+    reasoning_effort: Effort | None = None
+    response_format: ResponseFormat | None = None
+    top_p: TopP | None = None
+    stop: Stop = None
+    seed: Seed | None = None
+    presence_penalty: Penalty | None = None
+    frequency_penalty: Penalty | None = None
+    logit_bias: dict[str, Bias] | None = None
+    verbosity: Verbosity | None = None
+    service_tier: str | None = None
+    user: str | None = None
+    logprobs: Annotated[bool | None, _NO_PROBABILITIES] = None
+    modalities: Annotated[list[str] | None, _ONLY_TEXT] = None
     n: Annotated[float | None, _SINGLE_CHOICE] = None
     tools: Annotated[
         list[ChatTool] | None,

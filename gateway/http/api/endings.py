@@ -67,10 +67,14 @@ class AnswerOutcome(msgspec.Struct, frozen=True):
     client_calls: tuple[ToolCall, ...] = ()  # calls that the client has to run
     reasoning: str = ""  # of a whole answer, if the client gets reasoning
 
+    def refusal_beside(self, text: str) -> str:
+        """Return the refusal, or nothing if the text of the answer already contains it."""
+        return "" if self.refusal.strip() in text else self.refusal
+
 
 def outcome_of(end: FeedEnd) -> AnswerOutcome:
     """Return the outcome for the end of a turn."""
-    usage = end.done.usage if end.done else Usage()
+    usage = _shown_usage(end.done) if end.done else Usage()
     match end.outcome:
         case FeedOutcome.ANSWERED:
             if end.done and end.done.client_calls:
@@ -88,6 +92,11 @@ def outcome_of(end: FeedEnd) -> AnswerOutcome:
             return AnswerOutcome("error", QUEUE_FULL)
         case FeedOutcome.NOT_STARTED:
             return AnswerOutcome("error", NOT_STARTED)
+
+
+def _shown_usage(done: TurnDone) -> Usage:
+    """Return the usage of a turn; estimated if the service reported none."""
+    return done.usage if done.usage.total_tokens else done.estimated_usage
 
 
 def redact_outcome(outcome: AnswerOutcome, redact: Callable[[str], str]) -> AnswerOutcome:

@@ -227,7 +227,7 @@ class ApiRequests:
         brings its whole history.
         """
         if session_id and request.previous_id:
-            msg = "X-Session-Id and previous_response_id both name a conversation; send only one."
+            msg = "X-Holdfast-Session and previous_response_id both name a conversation; send only one."
             raise invalid_request(msg, _PREVIOUS)
         if session_id:
             return None
@@ -495,8 +495,8 @@ def auto_resumes(key: str) -> bool:
 def _check_headers(session_id: str, idempotency_key: str) -> None:
     if session_id and not re.fullmatch(SESSION_ID_PATTERN, session_id):
         msg = (
-            f"X-Session-Id can have up to {_MAX_SESSION_ID_LENGTH} letters, digits and "
-            ". _ : @ / + = -"
+            f"A session name (X-Holdfast-Session) can have up to {_MAX_SESSION_ID_LENGTH} letters, "
+            "digits and . _ : @ / + = -"
         )
         raise invalid_request(msg, "X-Session-Id")
     if len(idempotency_key) > MAX_IDEMPOTENCY_KEY_LENGTH:
@@ -532,7 +532,8 @@ async def subscribe_to_answer(
     body = await request.body()
     asked = await asyncio.to_thread(decode, body) if len(body) > _LARGE_BODY_BYTES else decode(body)
     headers = request.headers
-    session, key = headers.get("x-session-id", ""), headers.get("idempotency-key", "")
+    session = headers.get("x-holdfast-session") or headers.get("x-session-id", "")
+    key = headers.get("idempotency-key", "")
     subscription = await requests.begin(asked, session, key)
     for warning in asked.warnings:
         log.warning("api: request %s: %s", subscription.id, warning)

@@ -1,9 +1,13 @@
 """Sans-IO: decoder of `/v1/responses` requests."""
 
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
+from agent.model.contract import AnswerFormat, SamplingOptions
+from gateway.http.api.answer_options import read_effort, read_format, refuse_unsupported
 from gateway.http.api.asked import (
     ApiRequest,
     RequestMessage,
@@ -18,12 +22,15 @@ from gateway.http.api.pictures import read_picture
 from gateway.http.api.responses_shapes import (
     TEXT_PART_TYPES,
     EchoedReasoning,
+    EchoedText,
     InputContent,
     InputItem,
     Reasoning,
     RequestEcho,
     ResponseRequest,
     ResponseTool,
+    TextFormat,
+    TextOptions,
 )
 from sessions.records import MessageRole, ToolCall
 
@@ -35,7 +42,6 @@ _BACKGROUND_NOT_SUPPORTED = (
     "Background responses are not supported; leave `background` out. If the connection may break, "
     "use `stream` and an Idempotency-Key."
 )
-_FORMAT_NOT_SUPPORTED = "The agent answers in plain text; `text.format` can only be of type `text`."
 _PROMPT_NOT_SUPPORTED = "Stored prompts are not supported; use `instructions` and `input`."
 _REFERENCES_NOT_SUPPORTED = (
     "References to items are not supported; send whole items, or use `previous_response_id`."
@@ -67,11 +73,11 @@ def read_request(content: bytes) -> ApiRequest:
         model=(body.model or "").strip(),
         max_output_tokens=_to_int(body.max_output_tokens),
         temperature=body.temperature,
-        reasoning_effort=body.reasoning.effort if body.reasoning else None,
+        reasoning_effort=read_effort(body.reasoning.effort) if body.reasoning else None,
         stream=bool(body.stream),
         previous_id=body.previous_response_id or "",
         retrievable=store,
-        options=tools.options,
+        options=replace(tools.options, sampling=_sampling(body), format=_format(body)),
         warnings=tools.warnings,
         echo=_encode_echo(body, store=store),
         digest=body_digest("responses", content),
@@ -94,14 +100,39 @@ def _check_supported(body: ResponseRequest) -> None:
         "conversation": (body.conversation is not None, _CONVERSATION_NOT_SUPPORTED),
         "background": (bool(body.background), _BACKGROUND_NOT_SUPPORTED),
         "prompt": (body.prompt is not None, _PROMPT_NOT_SUPPORTED),
-        "text.format": (
-            bool(body.text and body.text.format and body.text.format.type != "text"),
-            _FORMAT_NOT_SUPPORTED,
-        ),
     }
     for param, (wanted, message) in asked.items():
         if wanted:
             raise invalid_request(message, param, "unsupported_parameter")
+    refuse_unsupported(n=body.n not in {None, 1}, top_logprobs=bool(body.top_logprobs))
+
+
+def _sampling(body: ResponseRequest) -> SamplingOptions:
+    return SamplingOptions(
+        top_p=body.top_p,
+        verbosity=body.text.verbosity if body.text else None,
+        service_tier=body.service_tier,
+        user=body.user,
+    )
+
+
+def _format(body: ResponseRequest) -> AnswerFormat | None:
+    wanted = body.text.format if body.text else None
+    return read_format(wanted.type, wanted, "text.format") if wanted else None
+
+
+def _echoed_text(body: ResponseRequest) -> EchoedText:
+    text = body.text or TextOptions()
+    wanted = text.format or TextFormat()
+    fields: dict[str, Any] = {"type": wanted.type}
+    if wanted.type == "json_schema":
+        fields |= {
+            "name": wanted.name,
+            "description": wanted.description,
+            "schema": wanted.schema,
+            "strict": bool(wanted.strict),
+        }
+    return EchoedText(format=fields, verbosity=text.verbosity or "medium")
 
 
 def _encode_echo(body: ResponseRequest, *, store: bool) -> bytes:
@@ -114,9 +145,15 @@ def _encode_echo(body: ResponseRequest, *, store: bool) -> bytes:
         previous_response_id=body.previous_response_id or None,
         reasoning=EchoedReasoning(reasoning.effort, reasoning.summary),
         store=store,
-        temperature=body.temperature,
-        top_p=body.top_p,
-        tools=list(body.tools or ()),
+        temperature=1.0 if body.temperature is None else body.temperature,
+        top_p=1.0 if body.top_p is None else body.top_p,
+        text=_echoed_text(body),
+        service_tier=body.service_tier or "default",
+        max_tool_calls=_to_int(body.max_tool_calls),
+        safety_identifier=body.safety_identifier,
+        prompt_cache_key=body.prompt_cache_key,
+        user=body.user,
+        tools=[tool for tool in body.tools or () if tool.type == "function"],
         tool_choice=body.tool_choice or "auto",
         parallel_tool_calls=body.parallel_tool_calls is not False,
     )

@@ -1,6 +1,6 @@
 """Sans-IO: encoder of `/v1/responses` answers, as events or whole."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
 import msgspec
@@ -50,12 +50,25 @@ class ResponsesEncoder:
     failures_are_errors = False  # a failed response is an object with its output
 
     def __init__(
-        self, answer_id: str, model: str, created: int, echo: bytes, *, javascript: bool = False
+        self,
+        answer_id: str,
+        model: str,
+        created: int,
+        echo: bytes,
+        *,
+        completed: Callable[[], int] | None = None,
+        javascript: bool = False,
     ) -> None:
         self._id = answer_id
         self._model = model
         self._created = created
-        self._echo = _decode_echo(echo) if echo else RequestEcho()
+        self._completed = completed  # returns the time in seconds
+        stored = _decode_echo(echo) if echo else RequestEcho()
+        self._echo = replace(
+            stored,
+            temperature=1.0 if stored.temperature is None else stored.temperature,
+            top_p=1.0 if stored.top_p is None else stored.top_p,
+        )
         self._item_id = f"msg_{unique_part(answer_id)}"
         self._javascript = javascript
         self._sequence_number = 0
@@ -90,7 +103,7 @@ class ResponsesEncoder:
         events = []
         if parts and not self._sent_texts:
             events.append(self._item_added_event())
-            if not outcome.refusal:
+            if not outcome.refusal:  # a refusal announces its own part
                 events.append(self._part_added_event(0, OutputText("")))
         if parts:
             events.extend(self._close_parts(parts))
@@ -170,7 +183,11 @@ class ResponsesEncoder:
             error=_error(outcome.failure) if outcome.failure else None,
             incomplete_details=IncompleteDetails(_INCOMPLETE_REASONS[cut]) if cut else None,
             usage=_usage(outcome.usage),
+            completed_at=self._completed_at() if status == "completed" else None,
         )
+
+    def _completed_at(self) -> int:
+        return max(self._created, self._completed()) if self._completed else self._created
 
     def _response(
         self,
@@ -209,8 +226,8 @@ def _status(outcome: AnswerOutcome) -> ResponseStatus:
 def _output_parts(text: str, outcome: AnswerOutcome) -> list[OutputPart]:
     """Return the parts of the message; a complete answer has a text part even if it is empty."""
     parts: list[OutputPart] = [OutputText(text)] if text or outcome.finish_reason == "stop" else []
-    if outcome.refusal:
-        parts.append(OutputRefusal(outcome.refusal))
+    if refusal := outcome.refusal_beside(text):
+        parts.append(OutputRefusal(refusal))
     return parts
 
 

@@ -1,5 +1,7 @@
 """Handlers of `/v1/responses` and the endpoints below."""
 
+from functools import partial
+
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
@@ -15,6 +17,7 @@ from gateway.http.api.responses_form import ResponsesEncoder
 from gateway.http.api.responses_shapes import ResponseDeleted
 from gateway.http.api.stream import AnswerResponse
 from gateway.observe.redact import Redactor
+from sessions.records import InboxEntry
 from sessions.values.clock import Clock
 
 _STREAM_NOT_SUPPORTED = (
@@ -47,6 +50,7 @@ class ResponsesRoutes:
             following.model,
             following.created,
             asked.echo,
+            completed=partial(self._completed_at, following.entry),
             javascript=request.headers.get("x-stainless-lang") == "js",
         )
         return AnswerResponse(
@@ -98,9 +102,17 @@ class ResponsesRoutes:
             input_items.encode_page(kept.message, kept.options, request.query_params)
         )
 
+    def _completed_at(self, entry: InboxEntry) -> int:
+        """Return the time at which the answer to a request was complete, in seconds."""
+        return (entry.settled_at or self._clock.now()) // 1000
+
     def _encode(self, answer: StoredAnswer) -> bytes:
         form = ResponsesEncoder(
-            answer.id, answer.options.called, answer.entry.received_at // 1000, answer.options.echo
+            answer.id,
+            answer.options.called,
+            answer.entry.received_at // 1000,
+            answer.options.echo,
+            completed=partial(self._completed_at, answer.entry),
         )
         if answer.end is None:
             return form.encode_in_progress()

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from agent.settings import ReasoningEffort
+from gateway.http.api.answer_options import Effort, JsonSchemaFormat, TopP, Verbosity
 from gateway.http.api.chat_shapes import (
     CHOICE_SCHEMA,
     Temperature,
@@ -51,26 +51,26 @@ class InputItem(msgspec.Struct, frozen=True, kw_only=True):
 class Reasoning(msgspec.Struct, frozen=True):
     """Reasoning options."""
 
-    effort: ReasoningEffort | None = None
+    effort: Effort | None = None
     summary: str | None = None
 
 
-class TextFormat(msgspec.Struct, frozen=True):
-    """Format of the answer."""
+class TextFormat(JsonSchemaFormat, frozen=True, kw_only=True):
+    """Format of the answer; the fields besides `type` belong to `json_schema`."""
 
-    type: Annotated[str, Meta(extra_json_schema={"enum": ["text"]})] = "text"
+    type: Literal["text", "json_object", "json_schema"] = "text"
 
 
 class TextOptions(msgspec.Struct, frozen=True):
     """Text output options."""
 
     format: TextFormat | None = None
+    verbosity: Verbosity | None = None
 
 
 MetadataKey = Annotated[str, Meta(max_length=64)]
 MetadataValue = Annotated[str, Meta(max_length=512)]
 Metadata = Annotated[dict[MetadataKey, MetadataValue], Meta(max_length=16)]
-TopP = Annotated[float, Meta(ge=0, le=1)]
 _NOT_SUPPORTED = Meta(description="Not supported: refused.", extra_json_schema={"type": "null"})
 
 
@@ -124,6 +124,16 @@ class ResponseRequest(msgspec.Struct, frozen=True, kw_only=True):
     ] = None
     tool_choice: ToolChoiceForm = None
     parallel_tool_calls: bool | None = None
+    service_tier: str | None = None
+    user: str | None = None
+    safety_identifier: str | None = None
+    prompt_cache_key: str | None = None
+    max_tool_calls: TokenLimit | None = None  # echoed; no limit on the agent's own calls
+    n: Annotated[float | None, Meta(extra_json_schema={"enum": [1, None]})] = None
+    top_logprobs: Annotated[
+        float | None,
+        Meta(description="Not supported: above 0 refused.", extra_json_schema={"enum": [0, None]}),
+    ] = None
     background: Annotated[
         bool | None,
         Meta(
@@ -279,16 +289,11 @@ class EchoedReasoning(msgspec.Struct, frozen=True):
     summary: str | None = None
 
 
-class EchoedFormat(msgspec.Struct, frozen=True):
-    """The format of the answer."""
-
-    type: Literal["text"] = "text"
-
-
-class EchoedText(msgspec.Struct, frozen=True):
+class EchoedText(msgspec.Struct, frozen=True, kw_only=True):
     """The text output options of the answer."""
 
-    format: EchoedFormat = EchoedFormat()
+    format: dict[str, Any] = msgspec.field(default_factory=lambda: {"type": "text"})
+    verbosity: str = "medium"
 
 
 class RequestEcho(msgspec.Struct, frozen=True, kw_only=True):
@@ -300,11 +305,17 @@ class RequestEcho(msgspec.Struct, frozen=True, kw_only=True):
     previous_response_id: str | None = None
     reasoning: EchoedReasoning = EchoedReasoning()
     store: bool = False
-    temperature: float | None = None
-    top_p: float | None = None
+    temperature: float | None = 1.0  # null only in echoes that older versions stored
+    top_p: float | None = 1.0
     tools: list[Any] = []
     tool_choice: Any = "auto"
     parallel_tool_calls: bool = True
+    text: EchoedText = EchoedText()
+    service_tier: str = "default"
+    max_tool_calls: int | None = None
+    safety_identifier: str | None = None
+    prompt_cache_key: str | None = None
+    user: str | None = None
 
 
 ResponseStatus = Literal["in_progress", "completed", "incomplete", "failed", "cancelled"]
@@ -322,7 +333,10 @@ class Response(RequestEcho, frozen=True, kw_only=True, tag_field="object", tag="
     output: list[OutputItem]
     usage: ResponseUsage | None = None
     background: bool = False
-    text: EchoedText = EchoedText()
+    completed_at: int | None = None
+    frequency_penalty: float = 0.0
+    presence_penalty: float = 0.0
+    top_logprobs: int = 0
     truncation: str = "disabled"
 
 

@@ -127,6 +127,7 @@ def test_options_are_decoded(more: dict[str, Any], name: str, value: object) -> 
     assert getattr(asked("x", **more), name) == value
 
 
+BAD = {"type": "nothing"}
 REFUSED: dict[str, tuple[dict[str, Any], str | None, str]] = {
     "no input": ({}, "input", "`input` is missing"),
     "blank": ({"input": " \n"}, "input", "is empty"),
@@ -155,11 +156,18 @@ REFUSED: dict[str, tuple[dict[str, Any], str | None, str]] = {
     "background": ({"input": "x", "background": True}, "background", "Idempotency-Key"),
     "conversation": ({"input": "x", "conversation": "c"}, "conversation", "X-Session-Id"),
     "prompt": ({"input": "x", "prompt": {"id": "p"}}, "prompt", "instructions"),
-    "format": (
-        {"input": "x", "text": {"format": {"type": "json_schema", "name": "a"}}},
-        "text.format",
-        "plain text",
+    "format without name": (
+        {"input": "x", "text": {"format": {"type": "json_schema"}}},
+        "text.format.name",
+        "is missing",
     ),
+    "unusable schema": (
+        {"input": "x", "text": {"format": {"type": "json_schema", "name": "a", "schema": BAD}}},
+        "text.format.schema",
+        "cannot be used",
+    ),
+    "several answers": ({"input": "x", "n": 2}, "n", "one answer"),
+    "probabilities": ({"input": "x", "top_logprobs": 3}, "top_logprobs", "one answer"),
     "length": ({"input": "x", "max_output_tokens": 0}, "max_output_tokens", ">= 1"),
     "metadata": ({"input": "x", "metadata": {"a": "b" * 513}}, "metadata[...]", "<= 512"),
 }
