@@ -350,6 +350,20 @@ async def test_tokens_are_counted_by_estimate(tmp_path: Path) -> None:
         assert not model.requests
 
 
+async def test_an_answer_in_a_json_format_is_repaired_once(tmp_path: Path) -> None:
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+    wanted: Any = {"format": {"type": "json_schema", "schema": schema}}
+    async with (
+        ModelServer(ok("one"), ok('{"n":1}')) as model,
+        library(tmp_path, model) as (_, client),
+    ):
+        answer = await client.messages.create(
+            messages=user("hi"), output_config=wanted, stop_sequences=["END"], **COMMON
+        )
+        assert text_of(answer) == '{"n":1}'
+        assert model.requests[0].body["stop"] == ["END"]
+
+
 async def test_no_tools_at_all_if_the_client_wants_none(tmp_path: Path) -> None:
     choice: Any = {"type": "none"}
     async with (

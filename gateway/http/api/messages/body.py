@@ -6,7 +6,7 @@ import msgspec
 from msgspec.structs import replace
 
 from agent.model.contract import AnswerFormat, SamplingOptions
-from agent.settings import REASONING_EFFORTS, ReasoningEffort
+from gateway.http.api.answer_options import JsonSchemaFormat, read_effort, read_format
 from gateway.http.api.asked import (
     ApiRequest,
     RequestMessage,
@@ -22,6 +22,7 @@ from gateway.http.api.messages.shapes import (
     BlockSource,
     InputMessage,
     MessageBlock,
+    MessagesFormat,
     MessagesRequest,
     MessagesTool,
     MessagesToolChoice,
@@ -32,7 +33,7 @@ from sessions.records import MessageRole, ToolCall
 
 _CUSTOM_TOOL_TYPES = {None, "custom"}
 _MODES = {"auto": "auto", "any": "required", "none": "none"}
-_HIGHEST_EFFORT: ReasoningEffort = "xhigh"
+_FORMAT_NAME = "answer"
 _ERROR_PREFIX = "Error: "
 
 _decoder = msgspec.json.Decoder(MessagesRequest)
@@ -63,20 +64,19 @@ def read_conversation(content: bytes) -> ApiRequest:
     sampling = SamplingOptions(
         top_p=body.top_p, stop=tuple(text for text in body.stop_sequences or () if text)
     )
-    wanted = output.format if output else None
     return ApiRequest(
         messages=tuple(reader.messages),
         system_prompt="\n\n".join(_system_prompts(body.system, reader.prompts)),
         model=(body.model or "").strip(),
         max_output_tokens=int(body.max_tokens) if body.max_tokens else None,
         temperature=body.temperature,
-        reasoning_effort=_read_effort(output.effort if output else None),
+        reasoning_effort=read_effort(output.effort if output else None),
         stream=bool(body.stream),
         wants_reasoning=body.thinking is not None and body.thinking.type != "disabled",
         options=replace(
             tools.options,
             sampling=sampling,
-            format=AnswerFormat(schema=wanted.schema, strict=True) if wanted else None,
+            format=_read_format(output.format if output else None),
         ),
         warnings=tools.warnings,
         digest=body_digest("messages", content),
@@ -88,9 +88,11 @@ def _system_prompts(system: str | list[SystemBlock] | None, more: Sequence[str])
     yield from (replace_nul(text) for text in (*texts, *more) if text.strip())
 
 
-def _read_effort(effort: str | None) -> str | None:
-    """Return the effort in our terms: `max` is the highest that we know."""
-    return None if effort is None else REASONING_EFFORTS.get(effort, _HIGHEST_EFFORT)
+def _read_format(wanted: MessagesFormat | None) -> AnswerFormat | None:
+    if wanted is None:
+        return None
+    schema = JsonSchemaFormat(name=_FORMAT_NAME, schema=wanted.schema, strict=True)
+    return read_format(wanted.type, schema, "output_config.format")
 
 
 def _read_tools(tools: Iterable[MessagesTool], choice: MessagesToolChoice | None) -> ClientTools:

@@ -141,14 +141,17 @@ def test_options_are_decoded() -> None:
         top_p=0.9,
         top_k=5,
         stop_sequences=["END", ""],
-        output_config={"effort": "max", "format": {"type": "json_schema", "schema": {"a": 1}}},
+        output_config={
+            "effort": "max",
+            "format": {"type": "json_schema", "schema": {"type": "object"}},
+        },
         thinking={"type": "adaptive"},
         stream=True,
     )
     assert (found.max_output_tokens, found.temperature, found.stream) == (100, 0.5, True)
     assert (found.options.sampling.top_p, found.options.sampling.stop) == (0.9, ("END",))
     assert found.options.format
-    assert found.options.format.schema == {"a": 1}
+    assert found.options.format.schema == {"type": "object"}
     assert (found.reasoning_effort, found.wants_reasoning) == ("xhigh", True)
     assert not asked(by("user", "x"), thinking={"type": "disabled"}).wants_reasoning
 
@@ -166,6 +169,12 @@ def test_options_are_decoded() -> None:
 )
 def test_wrong_messages_are_refused(message: Any, param: str) -> None:
     assert refusal(message).param == param
+
+
+def test_a_schema_that_cannot_be_used_is_refused() -> None:
+    wanted = {"format": {"type": "json_schema", "schema": {"type": "nothing"}}}
+    failure = refusal(by("user", "x"), output_config=wanted)
+    assert (failure.param, failure.code) == ("output_config.format.schema", "invalid_json_schema")
 
 
 def test_a_count_takes_any_last_message() -> None:
