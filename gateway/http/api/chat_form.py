@@ -46,6 +46,7 @@ from gateway.http.api.endings import AnswerOutcome, FinishReason
 from gateway.http.api.failures import invalid_request
 from gateway.http.api.pictures import read_picture
 from gateway.http.api.pieces import AnswerPiece, AnswerTextPiece, ToolEndPiece, ToolStartPiece
+from gateway.http.api.plain.tasks import read_task
 from gateway.http.api.tool_events import as_chunk, stream_event
 from gateway.http.errors import ErrorBody
 from gateway.turns.feed_events import FeedNotice
@@ -86,6 +87,7 @@ def read_request(content: bytes) -> ApiRequest:
         include_usage=bool(options and options.include_usage),
         options=replace(tools.options, sampling=_sampling(body), format=_format(body)),
         warnings=tools.warnings,
+        task=read_task(body.metadata),
         digest=body_digest("chat", content),
     )
 

@@ -193,6 +193,10 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
     ] = None
     tool_choice: ToolChoiceForm = None
     parallel_tool_calls: bool | None = None
+    metadata: Annotated[
+        dict[str, Any] | None,
+        Meta(description="`task` marks a request of a front end, such as `title_generation`."),
+    ] = None
     functions: Annotated[list[Any] | None, _NO_FUNCTIONS] = None
 
 

@@ -19,6 +19,7 @@ from gateway.http.api.bodies import decode_body, missing_field
 from gateway.http.api.client_tools import FunctionDefinition, read_tools
 from gateway.http.api.failures import invalid_request
 from gateway.http.api.pictures import read_picture
+from gateway.http.api.plain.tasks import read_task
 from gateway.http.api.responses_shapes import (
     TEXT_PART_TYPES,
     EchoedReasoning,
@@ -79,6 +80,7 @@ def read_request(content: bytes) -> ApiRequest:
         retrievable=store,
         options=replace(tools.options, sampling=_sampling(body), format=_format(body)),
         warnings=tools.warnings,
+        task=read_task(body.metadata),
         echo=_encode_echo(body, store=store),
         digest=body_digest("responses", content),
     )
