@@ -105,7 +105,7 @@ class Models:
         """Build the setting of a turn; see `gateway.inbound.request_options` for the options."""
         route = self._route(key)
         options = decode_options(encoded_options) if encoded_options else RequestOptions()
-        system = (route and route.system_prompt) or self._system
+        system = "" if options.plain else (route and route.system_prompt) or self._system
         agent = self._settings.agent
         limits = TurnLimits(
             max_steps=agent.max_steps,
@@ -116,7 +116,7 @@ class Models:
             limits = replace(limits, stop_at_output_limit=True)
         return TurnSetting(
             targets=self._with_prices(_with_options(self._targets(key, route), options)),
-            tools=self._tool_registry(route),
+            tools=ToolRegistry(()) if options.plain else self._tool_registry(route),
             system="\n\n".join(filter(None, (system, options.system))),
             workspace=self._workspace(person),
             drafts=DraftStore(_folder_of(self._home, "drafts", key), self._clock, person),

@@ -36,6 +36,7 @@ from gateway.http.api.failures import (
 )
 from gateway.http.api.fetch_pictures import RequestPictures
 from gateway.http.api.models import ModelResolver
+from gateway.http.api.plain.tasks import is_task
 from gateway.inbound.reader import origin_of, read_event
 from gateway.inbound.reception import MessageRejected, source_of
 from gateway.inbound.request_options import (
@@ -178,7 +179,9 @@ class ApiRequests:
             raise RequestRefused(NOT_READY)
         _check_headers(session_id, idempotency_key)
         request = msgspec.structs.replace(
-            request, model=await self.model_resolver.resolve(request.model)
+            request,
+            model=await self.model_resolver.resolve(request.model),
+            plain=not session_id and is_task(request),
         )
         previous = await self._find_previous(request, session_id)
         # Clients cannot choose this name, so the conversation belongs to this request alone.
@@ -428,6 +431,7 @@ class ApiRequests:
             rows=destination.rows,
             after=destination.after,
             once=destination.single_turn,
+            plain=request.plain,
             keyed=keyed,
             digest=request.digest,
             kept=request.retrievable,
