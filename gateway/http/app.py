@@ -14,7 +14,7 @@ from starlette.routing import BaseRoute, Route
 
 from gateway.http.auth import INVALID_API_KEY, has_valid_key, is_local
 from gateway.http.concurrency import ConcurrencyLimit, ConcurrencyLimitMiddleware
-from gateway.http.errors import failure_for_status
+from gateway.http.errors import failure_for_status, missing_feature
 from gateway.http.guard import MAX_BODY_BYTES, GuardMiddleware, InternalErrorMiddleware
 from gateway.http.messages_errors import failure_for_path
 from gateway.http.request_id import RequestIdMiddleware
@@ -22,6 +22,7 @@ from gateway.http.responses import failure_response
 from sessions.values.secret import Secret
 
 _HEALTH_TIMEOUT = 5.0
+_NOT_FOUND, _METHOD_NOT_ALLOWED = 404, 405
 
 
 class Health(Protocol):
@@ -142,5 +143,8 @@ def _ready(
 async def _http_exception(request: Request, error: Exception) -> Response:
     """Give Starlette's own errors, such as an unknown path, the JSON shape of all errors."""
     assert isinstance(error, HTTPException)  # noqa: S101 - registered for nothing else
+    path = request.url.path
+    if error.status_code == _METHOD_NOT_ALLOWED and missing_feature(request.method, path):
+        return failure_response(failure_for_status(_NOT_FOUND, ""))
     failure = failure_for_status(error.status_code, error.detail)
-    return failure_response(failure_for_path(request.url.path, failure), error.headers)
+    return failure_response(failure_for_path(path, failure), error.headers)

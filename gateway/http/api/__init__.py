@@ -6,7 +6,7 @@ chat_form, chat_shapes  `/v1/chat/completions`: codec, wire types
 responses_body, responses_form, responses_shapes  `/v1/responses`: decoder, encoder, wire types
 responses_routes  the endpoints below `/v1/responses`; `input_items` lists the input of a response
 messages    the package of Anthropic's `/v1/messages`
-plain       the package of requests that the model answers without the agent
+plain       the package of tasks that the model answers without the agent, and of `/v1/completions`
 bodies, failures  decoding errors and refusals, shared by all endpoints
 pictures    pictures inside a request; `fetch_pictures` downloads and stores them
 pieces, endings, tool_events  turn events, turn outcomes and tool events in API terms

@@ -18,10 +18,12 @@ from gateway.http.api.failures import (
 )
 from gateway.http.api.messages.routes import MessagesRoutes
 from gateway.http.api.models import Model, ModelList
+from gateway.http.api.plain import completions
 from gateway.http.api.requests import ApiRequests, subscribe_to_answer
 from gateway.http.api.responses_routes import ResponsesRoutes
 from gateway.http.api.stream import AnswerResponse
 from gateway.http.auth import INVALID_API_KEY, has_valid_key
+from gateway.http.errors import COMPLETIONS_NOT_STORED
 from gateway.http.messages_errors import MESSAGES_PATH, failure_for_path
 from gateway.http.responses import failure_response
 from gateway.observe.redact import Redactor
@@ -60,7 +62,8 @@ class ApiRoutes:
         """Return the routes for the application."""
         responses, messages = self._responses, self._messages
         return [
-            Route("/v1/chat/completions", self._require_key(self._chat), methods=["POST"]),
+            Route("/v1/chat/completions", self._require_key(self._chat), methods=["GET", "POST"]),
+            Route("/v1/completions", self._require_key(self._complete), methods=["POST"]),
             Route("/v1/responses", self._require_key(responses.create), methods=["POST"]),
             Route(
                 "/v1/responses/{id}",
@@ -84,6 +87,8 @@ class ApiRoutes:
     # --- handlers -------------------------------------------------------------------------------
 
     async def _chat(self, request: Request) -> ASGIApp:
+        if request.method != "POST":
+            raise RequestRefused(COMPLETIONS_NOT_STORED)
         asked, following = await subscribe_to_answer(request, self._requests, read_request)
         form = ChatEncoder(
             following.id,
@@ -99,6 +104,24 @@ class ApiRoutes:
             stream=asked.stream,
             redactor=self._redactor,
             warnings=asked.warnings,
+        )
+
+    async def _complete(self, request: Request) -> ASGIApp:
+        asked, following = await subscribe_to_answer(
+            request, self._requests, completions.read_request
+        )
+        return AnswerResponse(
+            subscription=following,
+            encoder=completions.CompletionEncoder(
+                following.id,
+                following.model,
+                following.created,
+                include_usage=asked.include_usage,
+            ),
+            clock=self._clock,
+            keepalive_seconds=self._keepalive_seconds,
+            stream=asked.stream,
+            redactor=self._redactor,
         )
 
     async def _models(self, _: Request) -> ASGIApp:

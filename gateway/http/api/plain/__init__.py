@@ -1,4 +1,5 @@
-"""Requests that the model answers alone, without the agent's tools and prompt.
+"""Plain requests: tasks that the model answers without the agent, and prompts without roles.
 
 tasks       recognition of the title, tag and follow-up requests of front ends
+completions codec of the older `/v1/completions`
 """
