@@ -14,6 +14,7 @@ from starlette.routing import BaseRoute, Route
 
 from gateway.http.auth import INVALID_API_KEY, has_valid_key, is_local
 from gateway.http.concurrency import ConcurrencyLimit, ConcurrencyLimitMiddleware
+from gateway.http.cors import CorsPolicy
 from gateway.http.errors import failure_for_status, missing_feature
 from gateway.http.guard import MAX_BODY_BYTES, GuardMiddleware, InternalErrorMiddleware
 from gateway.http.messages_errors import failure_for_path
@@ -65,13 +66,14 @@ def build_app(
     max_body_bytes: int = MAX_BODY_BYTES,
     concurrency_limit: ConcurrencyLimit | None = None,
     degraded_parts: Callable[[], Collection[str]] = tuple,
+    cors_origins: Sequence[str] = (),
 ) -> Starlette:
     """Build the application from the routes, the health checks and the middleware.
 
     `allowed_hosts` lists Host headers that are accepted besides the loopback names, with or without
     a port; "*" accepts all. `hosts_by_path` accepts more for single paths. `concurrency_limit`
     counts the requests in progress. `degraded_parts` names what does not work, but leaves the
-    daemon ready.
+    daemon ready. `cors_origins` lists other web origins whose pages may call the API.
     """
     return Starlette(
         routes=[Route("/livez", _live), Route("/readyz", _ready(health, degraded_parts)), *routes],
@@ -83,6 +85,7 @@ def build_app(
                 allowed_hosts=allowed_hosts,
                 hosts_by_path=hosts_by_path or {},
                 max_body_bytes=max_body_bytes,
+                cors=CorsPolicy(cors_origins),
             ),
             Middleware(ConcurrencyLimitMiddleware, limit=concurrency_limit or ConcurrencyLimit()),
             Middleware(InternalErrorMiddleware),

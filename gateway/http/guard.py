@@ -14,6 +14,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from gateway.http.cors import CorsPolicy, is_preflight, preflight_headers, response_headers
 from gateway.http.errors import FOREIGN_ORIGIN, INTERNAL_ERROR, REQUEST_TOO_LARGE, WRONG_HOST
 from gateway.http.messages_errors import failure_for_path
 from gateway.http.responses import failure_response
@@ -49,7 +50,7 @@ class GuardMiddleware:
     """ASGI middleware that rejects cross-site requests and oversized bodies.
 
     A foreign Host header is the sign of DNS rebinding; a foreign Origin is a script of another
-    site.
+    site, unless `cors` allows the origin.
     """
 
     def __init__(
@@ -58,7 +59,9 @@ class GuardMiddleware:
         allowed_hosts: Sequence[str],
         max_body_bytes: int,
         hosts_by_path: Mapping[str, Sequence[str]],
+        cors: CorsPolicy,
     ) -> None:
+        self._cors = cors
         self._app = app
         self._allowed_hosts = {host.lower() for host in allowed_hosts}
         self._hosts_by_path = {
@@ -72,17 +75,22 @@ class GuardMiddleware:
             await self._app(scope, receive, send)
             return
         headers = Headers(scope=scope)
-        answer = self._reject(headers, scope["path"])
+        send = _with_security_headers(send)
+        origin = headers.get("origin")
+        is_allowed = self._cors.allows(origin, scope["path"])
+        answer = self._reject(headers, scope["path"], is_origin_allowed=is_allowed)
+        if origin is not None and is_allowed:
+            send = _with_headers(send, response_headers(origin))
+            if answer is None and is_preflight(scope["method"], headers):
+                answer = Response(status_code=204, headers=preflight_headers(headers))
         if answer is not None:
             if answer.status_code == _TOO_LARGE and "expect" not in headers:
                 await _discard_body(receive)
-            await answer(scope, receive, _with_security_headers(send))
+            await answer(scope, receive, send)
             return
-        await self._app(
-            scope, _limit_body(receive, self._max_body_bytes), _with_security_headers(send)
-        )
+        await self._app(scope, _limit_body(receive, self._max_body_bytes), send)
 
-    def _reject(self, headers: Headers, path: str) -> Response | None:
+    def _reject(self, headers: Headers, path: str, *, is_origin_allowed: bool) -> Response | None:
         path_hosts = self._hosts_by_path.get(path, set())
         host = headers.get("host", "").lower()
         if not (
@@ -92,14 +100,15 @@ class GuardMiddleware:
         ):
             return failure_response(failure_for_path(path, WRONG_HOST))
         origin = headers.get("origin")
-        if origin is not None and not self._is_origin_allowed(origin.lower(), host):
+        is_foreign = origin is not None and not self._is_own_origin(origin.lower(), host)
+        if is_foreign and not is_origin_allowed:
             return failure_response(failure_for_path(path, FOREIGN_ORIGIN))
         length = headers.get("content-length", "0")
         if not length.isdigit() or int(length) > self._max_body_bytes:
             return _too_large_response(path)
         return None
 
-    def _is_origin_allowed(self, origin: str, host: str) -> bool:
+    def _is_own_origin(self, origin: str, host: str) -> bool:
         """Accept only the page's own origin; another port of this machine is another program."""
         match = _ORIGIN.fullmatch(origin)
         place = match["place"] if match else ""
@@ -188,11 +197,16 @@ async def _discard_body(receive: Receive) -> None:
 
 def _with_security_headers(send: Send) -> Send:
     """Add the security headers that the route did not set."""
+    return _with_headers(send, _SECURITY_HEADERS)
+
+
+def _with_headers(send: Send, added: Mapping[str, str]) -> Send:
+    """Add headers that the response does not have."""
 
     async def sending(message: Message) -> None:
         if message["type"] == "http.response.start":
             headers = MutableHeaders(raw=list(message.get("headers", [])))
-            for name, value in _SECURITY_HEADERS.items():
+            for name, value in added.items():
                 headers.setdefault(name, value)
             message = {**message, "headers": headers.raw}
         await send(message)
