@@ -152,6 +152,10 @@ class Models:
         """Return the labels of the configured models."""
         return frozenset(target.label for target in self.targets)
 
+    def lists_offered(self) -> bool:
+        """Return True if API clients see all models of the configured service (`model.list`)."""
+        return self._settings.model.list
+
     def provider_of(self, name: str) -> str:
         """Return the name of the provider that serves a model."""
         return _put_first(name, self.targets)[0].provider.name

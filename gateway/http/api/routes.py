@@ -126,13 +126,14 @@ class ApiRoutes:
 
     async def _models(self, _: Request) -> ASGIApp:
         listed = [
-            self._describe_model(*each) for each in self._requests.model_resolver.list_models()
+            self._describe_model(*each)
+            for each in await self._requests.model_resolver.list_models()
         ]
         return _json_response(ModelList(data=listed))
 
     async def _model(self, request: Request) -> ASGIApp:
         name = request.path_params["name"]
-        for known, provider in self._requests.model_resolver.list_models():
+        for known, provider in await self._requests.model_resolver.list_models():
             if known == name:
                 return _json_response(self._describe_model(known, provider))
         raise RequestRefused(model_not_found(name))
