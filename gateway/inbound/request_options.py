@@ -23,6 +23,7 @@ class EarlierMessage(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=Tr
     files: tuple[File, ...] = ()
     tool_calls: tuple[ToolCall, ...] = ()
     tool_call_id: str | None = None
+    interrupted: str | None = None
 
 
 class RequestOptions(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -91,4 +92,5 @@ def _to_message(row: EarlierMessage, files: Iterator[Attachment]) -> Message:
         tool_calls=row.tool_calls,
         tool_call_id=row.tool_call_id,
         files=attachments,
+        interrupted=row.interrupted,
     )

@@ -26,6 +26,7 @@ class RequestMessage(msgspec.Struct, frozen=True, kw_only=True):
     pictures: tuple[RequestPicture, ...] = ()
     tool_calls: tuple[ToolCall, ...] = ()
     tool_call_id: str | None = None
+    interrupted: str = ""  # as in `sessions.records.Message`
 
 
 class ApiRequest(msgspec.Struct, frozen=True, kw_only=True):

@@ -154,7 +154,8 @@ class ResponseFormat(msgspec.Struct, frozen=True):
 class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A request for an answer. Fields not listed here are accepted and ignored.
 
-    The last message must have the role `user`, and must not be empty, or the role `tool`.
+    The last message must have the role `user`, and must not be empty, or the role `tool`. After other
+    messages it can also be the beginning of an answer (`assistant`), which is continued.
     """
 
     messages: Annotated[list[ChatMessage], Meta(min_length=1)]

@@ -461,6 +461,7 @@ class ApiRequests:
             files=files,
             tool_calls=message.tool_calls,
             tool_call_id=message.tool_call_id,
+            interrupted=message.interrupted or None,
         )
 
     async def _read_session_state(self, address: Address) -> str:

@@ -19,6 +19,7 @@ from gateway.http.api.bodies import decode_body, missing_field
 from gateway.http.api.client_tools import FunctionDefinition, read_tools
 from gateway.http.api.failures import invalid_request
 from gateway.http.api.pictures import read_picture
+from gateway.http.api.plain.prefill import ask_to_continue
 from gateway.http.api.plain.tasks import read_task
 from gateway.http.api.responses_shapes import (
     TEXT_PART_TYPES,
@@ -180,6 +181,7 @@ def _read_messages(items: str | list[InputItem], prompts: list[str]) -> list[Req
     pictures: list[RequestPicture] = []
     for number, item in enumerate(items):
         _add_item(said, item, f"input[{number}]", prompts, pictures)
+    said = ask_to_continue(said)
     if not said or said[-1].role is MessageRole.ASSISTANT:
         raise invalid_request(_LAST_ITEM_NOT_FROM_USER, "input")
     is_result = said[-1].role is MessageRole.TOOL

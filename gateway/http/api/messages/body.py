@@ -29,6 +29,7 @@ from gateway.http.api.messages.shapes import (
     SystemBlock,
 )
 from gateway.http.api.pictures import read_picture
+from gateway.http.api.plain.prefill import ask_to_continue
 from sessions.records import MessageRole, ToolCall
 
 _CUSTOM_TOOL_TYPES = {None, "custom"}
@@ -42,7 +43,7 @@ _decoder = msgspec.json.Decoder(MessagesRequest)
 def read_request(content: bytes) -> ApiRequest:
     """Decode a request; raises `RequestRefused`. Unknown fields are ignored."""
     request = read_conversation(content)
-    said = request.messages
+    said = ask_to_continue(request.messages)
     if not said or said[-1].role is MessageRole.ASSISTANT:
         msg = "The last message must have the role `user`: it is the message to answer."
         raise invalid_request(msg, "messages")
@@ -50,7 +51,7 @@ def read_request(content: bytes) -> ApiRequest:
     if not is_result and not said[-1].text.strip() and not said[-1].pictures:
         msg = "The last message is empty."
         raise invalid_request(msg, "messages")
-    return request
+    return replace(request, messages=tuple(said))
 
 
 def read_conversation(content: bytes) -> ApiRequest:
