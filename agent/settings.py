@@ -187,6 +187,13 @@ class ModelSettings(TargetSettings, frozen=True, kw_only=True, forbid_unknown_fi
         tuple[TargetSettings, ...],
         Meta(description="Models to try, in this order, when this one does not answer."),
     ] = ()
+    list: Annotated[
+        bool,
+        Meta(
+            description="List all models of the service in `GET /v1/models`, so that API clients "
+            "can offer them."
+        ),
+    ] = False
 
     def conflicts(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
         """Yield contradictory keys; see the module's docstring."""

@@ -439,6 +439,7 @@ class GatewayRunner:
             hosts_by_path=self._adapters.hosts_by_path(),
             concurrency_limit=self._concurrency_limit,
             degraded_parts=self._degraded_parts,
+            cors_origins=http.cors_origins,
         )
 
     def _read_api_key(self) -> ApiKey:

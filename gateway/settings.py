@@ -6,6 +6,7 @@ yields the path of a key inside the struct, and the problem.
 
 import ipaddress
 import math
+import re
 from collections.abc import Iterator
 from typing import Annotated, Literal
 
@@ -36,6 +37,8 @@ close connections and write to the database."""
 
 
 _MAX_PORT = 65_535
+_ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://(?:\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::[0-9]{1,5})?")
+"""A web origin: scheme, host and port, in lower case. Browser extensions have schemes of their own."""
 
 
 class GatewaySettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -131,6 +134,13 @@ class HttpSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             'behind a proxy: `"chat.example.org"`.'
         ),
     ] = ()
+    cors_origins: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Origins of other web pages that may call the API from a browser, with the "
+            'API key: `"https://app.example.org"`.'
+        ),
+    ] = ()
     ui: Annotated[bool, Meta(description="Serve the web page.")] = True
     open_metrics: Annotated[
         bool,
@@ -201,6 +211,12 @@ class HttpSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
                 yield (
                     ("fetch_pictures_from", index),
                     f'"{text}" is not an address and a port, such as {example}',
+                )
+        for index, text in enumerate(self.cors_origins):
+            if not _ORIGIN.fullmatch(text):
+                yield (
+                    ("cors_origins", index),
+                    f'"{text}" is not an origin in lower case, such as https://app.example.org',
                 )
         if not is_loopback(self.host) and self.api_key is None:
             yield (

@@ -6,7 +6,7 @@ guard     checks of host, origin and body size; `concurrency` limits requests in
 auth      the check of the API key; `api_key` creates and stores the key
 client_names  the user and the chat that a client names
 errors    the JSON shape of every error; `responses` turns an error into a response
-api/      the OpenAI-compatible API; `openapi/` describes it
+api/      the API for clients of OpenAI and Anthropic; `openapi/` describes it
 """
 
 from gateway.http.app import Health, build_app, metrics_route, openapi_route

@@ -14,13 +14,16 @@ from starlette.routing import BaseRoute, Route
 
 from gateway.http.auth import INVALID_API_KEY, has_valid_key, is_local
 from gateway.http.concurrency import ConcurrencyLimit, ConcurrencyLimitMiddleware
-from gateway.http.errors import failure_for_status
+from gateway.http.cors import CorsPolicy
+from gateway.http.errors import failure_for_status, missing_feature
 from gateway.http.guard import MAX_BODY_BYTES, GuardMiddleware, InternalErrorMiddleware
+from gateway.http.messages_errors import failure_for_path
 from gateway.http.request_id import RequestIdMiddleware
 from gateway.http.responses import failure_response
 from sessions.values.secret import Secret
 
 _HEALTH_TIMEOUT = 5.0
+_NOT_FOUND, _METHOD_NOT_ALLOWED = 404, 405
 
 
 class Health(Protocol):
@@ -63,13 +66,14 @@ def build_app(
     max_body_bytes: int = MAX_BODY_BYTES,
     concurrency_limit: ConcurrencyLimit | None = None,
     degraded_parts: Callable[[], Collection[str]] = tuple,
+    cors_origins: Sequence[str] = (),
 ) -> Starlette:
     """Build the application from the routes, the health checks and the middleware.
 
     `allowed_hosts` lists Host headers that are accepted besides the loopback names, with or without
     a port; "*" accepts all. `hosts_by_path` accepts more for single paths. `concurrency_limit`
     counts the requests in progress. `degraded_parts` names what does not work, but leaves the
-    daemon ready.
+    daemon ready. `cors_origins` lists other web origins whose pages may call the API.
     """
     return Starlette(
         routes=[Route("/livez", _live), Route("/readyz", _ready(health, degraded_parts)), *routes],
@@ -81,6 +85,7 @@ def build_app(
                 allowed_hosts=allowed_hosts,
                 hosts_by_path=hosts_by_path or {},
                 max_body_bytes=max_body_bytes,
+                cors=CorsPolicy(cors_origins),
             ),
             Middleware(ConcurrencyLimitMiddleware, limit=concurrency_limit or ConcurrencyLimit()),
             Middleware(InternalErrorMiddleware),
@@ -138,7 +143,11 @@ def _ready(
     return ready
 
 
-async def _http_exception(_: Request, error: Exception) -> Response:
+async def _http_exception(request: Request, error: Exception) -> Response:
     """Give Starlette's own errors, such as an unknown path, the JSON shape of all errors."""
     assert isinstance(error, HTTPException)  # noqa: S101 - registered for nothing else
-    return failure_response(failure_for_status(error.status_code, error.detail), error.headers)
+    path = request.url.path
+    if error.status_code == _METHOD_NOT_ALLOWED and missing_feature(request.method, path):
+        return failure_response(failure_for_status(_NOT_FOUND, ""))
+    failure = failure_for_status(error.status_code, error.detail)
+    return failure_response(failure_for_path(path, failure), error.headers)

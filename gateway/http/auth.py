@@ -1,4 +1,4 @@
-"""Authentication of API requests by `Authorization: Bearer KEY`.
+"""Authentication of API requests by `Authorization: Bearer KEY` or `x-api-key: KEY`.
 
 `/metrics` needs the key of the configuration; the API also takes the stored keys.
 """
@@ -17,7 +17,8 @@ from sessions.values.secret import Secret
 INVALID_API_KEY = HttpFailure(
     status=401,
     message="The API key is missing or wrong. Send the key that `holdfast config show --secrets` "
-    "prints (http.api_key), or one of `holdfast keys add`, as `Authorization: Bearer KEY`.",
+    "prints (http.api_key), or one of `holdfast keys add`, as `Authorization: Bearer KEY` or "
+    "`x-api-key: KEY`.",
     code="invalid_api_key",
 )
 
@@ -60,7 +61,7 @@ def authenticator(key: Secret | None, keys: KeyRing) -> Authenticate:
     async def authenticate(request: Request) -> Requester | HttpFailure:
         if has_valid_key(request, key):
             return Requester()
-        found = keys.find(_bearer_token(request))
+        found = keys.find(_shown_key(request))
         if found is None:
             return INVALID_API_KEY
         if not keys.has_access(found):
@@ -73,13 +74,16 @@ def authenticator(key: Secret | None, keys: KeyRing) -> Authenticate:
 
 def has_valid_key(request: Request, key: Secret | None) -> bool:
     """Return True if the request carries the key; without a configured key always False."""
-    return key is not None and _constant_time_equal(_bearer_token(request), key.reveal())
+    shown = _shown_key(request)
+    return key is not None and bool(shown) and _constant_time_equal(shown, key.reveal())
 
 
-def _bearer_token(request: Request) -> str:
+def _shown_key(request: Request) -> str:
     """Return the key that a request shows; empty without one."""
     scheme, _, value = request.headers.get("authorization", "").partition(" ")
-    return value.strip() if scheme.lower() == "bearer" else ""
+    if scheme.lower() == "bearer":
+        return value.strip()
+    return request.headers.get("x-api-key", "").strip()
 
 
 def set_requester(request: Request, requester: Requester) -> None:

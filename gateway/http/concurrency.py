@@ -11,6 +11,7 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gateway.http.errors import RATE_LIMIT_ERROR, HttpFailure
+from gateway.http.messages_errors import failure_for_path
 from gateway.http.responses import failure_response
 
 _MAX_REQUESTS = 512
@@ -55,7 +56,8 @@ class ConcurrencyLimitMiddleware:
             return
         if limit.active_requests >= limit.max_requests:
             limit.on_rejected()
-            await failure_response(TOO_MANY_REQUESTS)(scope, receive, send)
+            failure = failure_for_path(scope["path"], TOO_MANY_REQUESTS)
+            await failure_response(failure)(scope, receive, send)
             return
         limit.active_requests += 1
         counted = True

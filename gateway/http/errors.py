@@ -98,6 +98,15 @@ INTERNAL_ERROR = HttpFailure(
     code="internal_error",
 )
 
+_MISSING_FEATURES = {
+    ("POST", "/v1/responses/compact"),
+    ("POST", "/v1/responses/input_tokens"),
+}
+COMPLETIONS_NOT_STORED = HttpFailure(
+    status=404,
+    message="Chat completions are not stored for clients, so there is no list of them.",
+    code="unknown_url",
+)
 _BY_STATUS = {
     each.status: each
     for each in (
@@ -114,6 +123,14 @@ _BY_STATUS = {
         ),
     )
 }
+
+
+def missing_feature(method: str, path: str) -> bool:
+    """Return True for a call of OpenAI's API that shares the path of another call, and is missing.
+
+    Clients of such a call expect the status 404, not 405.
+    """
+    return (method, path) in _MISSING_FEATURES
 
 
 def failure_for_status(status: int, detail: str) -> HttpFailure:

@@ -14,7 +14,9 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from gateway.http.cors import CorsPolicy, is_preflight, preflight_headers, response_headers
 from gateway.http.errors import FOREIGN_ORIGIN, INTERNAL_ERROR, REQUEST_TOO_LARGE, WRONG_HOST
+from gateway.http.messages_errors import failure_for_path
 from gateway.http.responses import failure_response
 
 MAX_BODY_BYTES = 16 * 1024 * 1024
@@ -48,7 +50,7 @@ class GuardMiddleware:
     """ASGI middleware that rejects cross-site requests and oversized bodies.
 
     A foreign Host header is the sign of DNS rebinding; a foreign Origin is a script of another
-    site.
+    site, unless `cors` allows the origin.
     """
 
     def __init__(
@@ -57,7 +59,9 @@ class GuardMiddleware:
         allowed_hosts: Sequence[str],
         max_body_bytes: int,
         hosts_by_path: Mapping[str, Sequence[str]],
+        cors: CorsPolicy,
     ) -> None:
+        self._cors = cors
         self._app = app
         self._allowed_hosts = {host.lower() for host in allowed_hosts}
         self._hosts_by_path = {
@@ -71,33 +75,40 @@ class GuardMiddleware:
             await self._app(scope, receive, send)
             return
         headers = Headers(scope=scope)
-        answer = self._reject(headers, self._hosts_by_path.get(scope["path"], set()))
+        send = _with_security_headers(send)
+        origin = headers.get("origin")
+        is_allowed = self._cors.allows(origin, scope["path"])
+        answer = self._reject(headers, scope["path"], is_origin_allowed=is_allowed)
+        if origin is not None and is_allowed:
+            send = _with_headers(send, response_headers(origin))
+            if answer is None and is_preflight(scope["method"], headers):
+                answer = Response(status_code=204, headers=preflight_headers(headers))
         if answer is not None:
             if answer.status_code == _TOO_LARGE and "expect" not in headers:
                 await _discard_body(receive)
-            await answer(scope, receive, _with_security_headers(send))
+            await answer(scope, receive, send)
             return
-        await self._app(
-            scope, _limit_body(receive, self._max_body_bytes), _with_security_headers(send)
-        )
+        await self._app(scope, _limit_body(receive, self._max_body_bytes), send)
 
-    def _reject(self, headers: Headers, path_hosts: Collection[str]) -> Response | None:
+    def _reject(self, headers: Headers, path: str, *, is_origin_allowed: bool) -> Response | None:
+        path_hosts = self._hosts_by_path.get(path, set())
         host = headers.get("host", "").lower()
         if not (
             _is_listed(self._allowed_hosts, host)
             or _is_listed(path_hosts, host)
             or _host_name(host) in _LOOPBACK
         ):
-            return failure_response(WRONG_HOST)
+            return failure_response(failure_for_path(path, WRONG_HOST))
         origin = headers.get("origin")
-        if origin is not None and not self._is_origin_allowed(origin.lower(), host):
-            return failure_response(FOREIGN_ORIGIN)
+        is_foreign = origin is not None and not self._is_own_origin(origin.lower(), host)
+        if is_foreign and not is_origin_allowed:
+            return failure_response(failure_for_path(path, FOREIGN_ORIGIN))
         length = headers.get("content-length", "0")
         if not length.isdigit() or int(length) > self._max_body_bytes:
-            return _too_large_response()
+            return _too_large_response(path)
         return None
 
-    def _is_origin_allowed(self, origin: str, host: str) -> bool:
+    def _is_own_origin(self, origin: str, host: str) -> bool:
         """Accept only the page's own origin; another port of this machine is another program."""
         match = _ORIGIN.fullmatch(origin)
         place = match["place"] if match else ""
@@ -126,10 +137,10 @@ class InternalErrorMiddleware:
         except Exception as error:  # noqa: BLE001 - the boundary of every web handler
             # A response that has begun cannot become an error: uvicorn closes the connection.
             if isinstance(error, _BodyTooLarge):
-                answer = _too_large_response()
+                answer = _too_large_response(scope["path"])
             else:
                 _log.exception("%s %s failed", scope.get("method"), _loggable_path(scope))
-                answer = failure_response(INTERNAL_ERROR)
+                answer = failure_response(failure_for_path(scope["path"], INTERNAL_ERROR))
             if not started:
                 await answer(scope, receive, send)
 
@@ -153,9 +164,10 @@ def _host_name(host: str) -> str:
     return match["name"] if match else ""
 
 
-def _too_large_response() -> Response:
+def _too_large_response(path: str) -> Response:
     # The rest of the body may not have been read, so the connection cannot be used again.
-    return failure_response(REQUEST_TOO_LARGE, {"connection": "close"})
+    failure = failure_for_path(path, REQUEST_TOO_LARGE)
+    return failure_response(failure, {"connection": "close"})
 
 
 def _limit_body(receive: Receive, max_bytes: int) -> Receive:
@@ -185,11 +197,16 @@ async def _discard_body(receive: Receive) -> None:
 
 def _with_security_headers(send: Send) -> Send:
     """Add the security headers that the route did not set."""
+    return _with_headers(send, _SECURITY_HEADERS)
+
+
+def _with_headers(send: Send, added: Mapping[str, str]) -> Send:
+    """Add headers that the response does not have."""
 
     async def sending(message: Message) -> None:
         if message["type"] == "http.response.start":
             headers = MutableHeaders(raw=list(message.get("headers", [])))
-            for name, value in _SECURITY_HEADERS.items():
+            for name, value in added.items():
                 headers.setdefault(name, value)
             message = {**message, "headers": headers.raw}
         await send(message)

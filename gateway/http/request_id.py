@@ -1,4 +1,4 @@
-"""Ids of API requests: in the header `x-request-id` of each response, and in the log of failures."""
+"""Ids of API requests: in a header of each response, and in the log of failures."""
 
 import logging
 import secrets
@@ -8,6 +8,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 log = logging.getLogger(__name__)
 
 _FIRST_SERVER_ERROR = 500
+_HEADERS = (b"x-request-id", b"request-id")  # of OpenAI's and of Anthropic's API
 
 
 class RequestIdMiddleware:
@@ -26,7 +27,8 @@ class RequestIdMiddleware:
 
         async def send_with_id(message: Message) -> None:
             if message["type"] == "http.response.start":
-                headers = [*message.get("headers", ()), (b"x-request-id", request_id.encode())]
+                ids = [(name, request_id.encode()) for name in _HEADERS]
+                headers = [*message.get("headers", ()), *ids]
                 message = {**message, "headers": headers}
                 if (status := message["status"]) >= _FIRST_SERVER_ERROR:
                     log.info("%s %s: %d, %s", scope["method"], scope["path"], status, request_id)

@@ -24,6 +24,7 @@ class EarlierMessage(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=Tr
     files: tuple[File, ...] = ()
     tool_calls: tuple[ToolCall, ...] = ()
     tool_call_id: str | None = None
+    interrupted: str | None = None
 
 
 class RequestOptions(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -38,6 +39,7 @@ class RequestOptions(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=Tr
     rows: tuple[Message, ...] = ()  # history of the conversation from which this one branches
     after: str = ""  # the session to continue
     once: bool = False  # the conversation consists of this request and ends with its answer
+    plain: bool = False  # the model alone answers, without the agent's tools and prompt
     keyed: bool = False  # has an idempotency key, so the client may send it again
     digest: str = ""  # of the request; the same key must not be used for another one
     kept: bool = False  # the client may fetch the answer later by its id
@@ -110,4 +112,5 @@ def _to_message(row: EarlierMessage, files: Iterator[Attachment]) -> Message:
         tool_calls=row.tool_calls,
         tool_call_id=row.tool_call_id,
         files=attachments,
+        interrupted=row.interrupted,
     )

@@ -118,7 +118,7 @@ class Models:
         """Build the setting of a turn; see `gateway.inbound.request_options` for the options."""
         route = self._route(key)
         options = decode_options(encoded_options) if encoded_options else RequestOptions()
-        system = (route and route.system_prompt) or self._system
+        system = "" if options.plain else (route and route.system_prompt) or self._system
         agent = self._settings.agent
         limits = TurnLimits(
             max_steps=agent.max_steps,
@@ -127,13 +127,14 @@ class Models:
         )
         if options.max_output_tokens:
             limits = replace(limits, stop_at_output_limit=True)
-        has_tools = options.allows_tools and not (route and route.tools == ())
+        route_has_tools = not (route and route.tools == ())
+        has_tools = options.allows_tools and not options.plain and route_has_tools
         hints = self._external.instructions() if has_tools else ""
         return TurnSetting(
             targets=self._with_prices(
                 _with_options(self._targets(key, route), options), options.requester
             ),
-            tools=self._tool_registry(route) if options.allows_tools else ToolRegistry(()),
+            tools=self._tool_registry(route) if has_tools else ToolRegistry(()),
             system="\n\n".join(filter(None, (system, options.system, hints))),
             workspace=self._workspace(person),
             drafts=DraftStore(_folder_of(self._home, "drafts", key), self._clock, person),
@@ -143,6 +144,10 @@ class Models:
             options=options.answer,
             requester=options.requester,
         )
+
+    def shows_reasoning(self) -> bool:
+        """Return True if people may see the model's reasoning (`agent.show_reasoning`)."""
+        return self._settings.agent.show_reasoning
 
     # --- models ---------------------------------------------------------------------------------
 
@@ -165,6 +170,10 @@ class Models:
     def labels(self) -> frozenset[str]:
         """Return the labels of the configured models."""
         return frozenset(target.label for target in self.targets)
+
+    def lists_offered(self) -> bool:
+        """Return True if API clients see all models of the configured service (`model.list`)."""
+        return self._settings.model.list
 
     def provider_of(self, name: str) -> str:
         """Return the name of the provider that serves a model."""
@@ -224,8 +233,6 @@ class Models:
         )
 
     def _tool_registry(self, route: RouteSettings | None) -> ToolRegistry:
-        if route and route.tools == ():
-            return ToolRegistry(())
         families = self._settings.tools.enabled if not route or route.tools is None else route.tools
         external = self._external
         return ToolRegistry(

@@ -26,7 +26,7 @@ def before_call(_: HookContext, case: Case[Any], __: dict[str, Any]) -> None:
         return
     case.body = body = _with_own_pictures(case.body)
     body.pop("previous_response_id", None)
-    for name in ("response_format", "text"):  # the model answers in plain text
+    for name in ("response_format", "text", "output_config"):  # the model answers in plain text
         body.pop(name, None)
     if isinstance(body.get("tool_choice"), dict):  # it has to name one of the tools
         del body["tool_choice"]

@@ -27,6 +27,7 @@ class RequestMessage(msgspec.Struct, frozen=True, kw_only=True):
     pictures: tuple[RequestPicture, ...] = ()
     tool_calls: tuple[ToolCall, ...] = ()
     tool_call_id: str | None = None
+    interrupted: str = ""  # as in `sessions.records.Message`
 
 
 class ApiRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,6 +42,9 @@ class ApiRequest(msgspec.Struct, frozen=True, kw_only=True):
     stream: bool = False
     include_usage: bool = False  # a stream ends with its token usage
     previous_id: str = ""  # id of the answer that this request continues
+    task: str = ""  # task of a front end; see `gateway.http.api.plain.tasks`
+    plain: bool = False  # as in `gateway.inbound.request_options.RequestOptions`
+    wants_reasoning: bool = False  # the client reads reasoning, if it may be shown
     retrievable: bool = False  # the answer can be fetched later by its id
     options: AnswerOptions = AnswerOptions()
     warnings: tuple[str, ...] = ()  # about parts of the request that have no effect

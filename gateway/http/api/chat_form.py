@@ -47,6 +47,8 @@ from gateway.http.api.endings import AnswerOutcome, FinishReason
 from gateway.http.api.failures import invalid_request
 from gateway.http.api.pictures import read_picture
 from gateway.http.api.pieces import AnswerPiece, AnswerTextPiece, ToolEndPiece, ToolStartPiece
+from gateway.http.api.plain.prefill import ask_to_continue
+from gateway.http.api.plain.tasks import read_task
 from gateway.http.api.tool_events import as_chunk, stream_event
 from gateway.http.errors import ErrorBody
 from gateway.turns.feed_events import FeedNotice
@@ -89,6 +91,7 @@ def read_request(content: bytes) -> ApiRequest:
         include_usage=bool(options and options.include_usage),
         options=replace(tools.options, sampling=_sampling(body), format=_format(body)),
         warnings=(*tools.warnings, *([] if body.web_search_options is None else [_NO_WEB_SEARCH])),
+        task=read_task(body.metadata),
         digest=body_digest("chat", content),
         user=body.user or "",
     )
@@ -163,6 +166,7 @@ def _read_messages(messages: list[ChatMessage]) -> list[RequestMessage]:
                 )
             case UserMessage():
                 said.append(RequestMessage(role=MessageRole.USER, text=text, pictures=own))
+    said = ask_to_continue(said)
     if not said or said[-1].role is MessageRole.ASSISTANT:
         msg = "The last message must have the role `user` or `tool`: it is the message to answer."
         raise invalid_request(msg, "messages")

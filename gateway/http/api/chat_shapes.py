@@ -154,7 +154,8 @@ class ResponseFormat(msgspec.Struct, frozen=True):
 class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A request for an answer. Fields not listed here are accepted and ignored.
 
-    The last message must have the role `user`, and must not be empty, or the role `tool`.
+    The last message must have the role `user`, and must not be empty, or the role `tool`. After other
+    messages it can also be the beginning of an answer (`assistant`), which is continued.
     """
 
     messages: Annotated[list[ChatMessage], Meta(min_length=1)]
@@ -196,6 +197,10 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
     ] = None
     tool_choice: ToolChoiceForm = None
     parallel_tool_calls: bool | None = None
+    metadata: Annotated[
+        dict[str, Any] | None,
+        Meta(description="`task` marks a request of a front end, such as `title_generation`."),
+    ] = None
     functions: Annotated[list[Any] | None, _NO_FUNCTIONS] = None
     web_search_options: Annotated[
         Any, Meta(description="Has no effect: the agent decides about its own web tools.")

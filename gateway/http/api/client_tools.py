@@ -1,4 +1,4 @@
-"""Sans-IO: tools of a request, which its client runs, in the forms of both endpoints."""
+"""Sans-IO: tools of a request, which its client runs, in the forms of OpenAI's endpoints."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any

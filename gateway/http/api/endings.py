@@ -65,6 +65,7 @@ class AnswerOutcome(msgspec.Struct, frozen=True):
     refusal: str = ""  # text with which the model declined
     usage: Usage = Usage()
     client_calls: tuple[ToolCall, ...] = ()  # calls that the client has to run
+    reasoning: str = ""  # of a whole answer, if the client gets reasoning
 
     def refusal_beside(self, text: str) -> str:
         """Return the refusal, or nothing if the text of the answer already contains it."""

@@ -18,6 +18,7 @@ from gateway.turns.models import Models
 from sessions.values.clock import Clock
 
 _CACHE_SECONDS = 60.0
+_MAX_LISTED = 1_000  # models of the service
 
 
 class ModelResolver:
@@ -29,13 +30,23 @@ class ModelResolver:
         self._offered_names: tuple[str, ...] | None = None
         self._fetched_at: float | None = None
 
-    def list_models(self) -> Sequence[tuple[str, str]]:
-        """List the models of the configuration and of its routes, each with its provider."""
-        return [(name, self._models.provider_of(name)) for name in self._models.configured_names()]
+    async def list_models(self) -> Sequence[tuple[str, str]]:
+        """List the models of the configuration and of its routes, each with its provider.
+
+        With `model.list`, the models of the configured service follow.
+        """
+        names = list(self._models.configured_names())
+        if self._models.lists_offered():
+            names += (await self._fetch_offered_names() or ())[:_MAX_LISTED]
+        return [(name, self._models.provider_of(name)) for name in dict.fromkeys(names)]
 
     def default_model(self, key: str) -> str:
         """Return the model that answers in a conversation if a request names none."""
         return self._models.targets_of(key)[0].model
+
+    def shows_reasoning(self) -> bool:
+        """Return True if clients may see the model's reasoning (`agent.show_reasoning`)."""
+        return self._models.shows_reasoning()
 
     async def resolve(self, name: str) -> str:
         """Find a model as `/model` does; raises `RequestRefused` unless exactly one matches."""
@@ -75,7 +86,7 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ModelList(msgspec.Struct, frozen=True, kw_only=True):
-    """The configured model and the models of the routes."""
+    """The configured models and those of the routes; with `model.list`, all of the service."""
 
     object: Literal["list"] = "list"
     data: list[Model]

@@ -28,6 +28,12 @@ class AnswerTextPiece(msgspec.Struct, frozen=True):
     text: str
 
 
+class ReasoningPiece(msgspec.Struct, frozen=True):
+    """Text to append to the reasoning."""
+
+    text: str
+
+
 class ToolStartPiece(msgspec.Struct, frozen=True):
     """The start of a tool; exactly one `ToolEndPiece` with the same id follows."""
 
@@ -54,9 +60,13 @@ class PieceBuilder:
     already sent.
     """
 
-    def __init__(self, redactor: Redactor) -> None:
+    def __init__(self, redactor: Redactor, *, with_reasoning: bool = False) -> None:
         self._redactor = redactor
         self._redacting_stream = RedactingStream(redactor)
+        self._with_reasoning = with_reasoning
+        self._redacting_reasoning = RedactingStream(redactor)
+        self._reasoning: list[str] = []  # returned so far
+        self._reasoning_restarted = False
         self._finished_steps: list[str] = []
         self._step_text: list[str] = []  # of the current step
         self._leading_blanks = ""  # of the current step, held back until text follows
@@ -72,8 +82,20 @@ class PieceBuilder:
             join_step_texts((*self._finished_steps, "".join(self._step_text)))
         )
 
-    def add(self, news: FeedEvent) -> tuple[AnswerPiece, ...]:
+    @property
+    def reasoning(self) -> str:
+        """The reasoning of all steps, if pieces of reasoning are returned."""
+        return "".join(self._reasoning)
+
+    def add(self, news: FeedEvent) -> tuple[AnswerPiece | ReasoningPiece, ...]:
         """Process an event and return the pieces to send."""
+        if isinstance(news, ReasoningDelta | ReasoningReplaced):
+            return self._add_reasoning(news)
+        return (*self._flush_reasoning(), *self._add_answer(news))
+
+    def _add_answer(
+        self, news: TextDelta | TextReplaced | StepDone | ToolStarted | ToolFinished | FeedNotice
+    ) -> tuple[AnswerPiece, ...]:
         match news:
             case TextDelta():
                 self._step_text.append(news.text)
@@ -91,13 +113,36 @@ class PieceBuilder:
                 return self._end_tool(news.call_id)
             case FeedNotice():
                 return (FeedNotice(news.id, self._redactor.redact(news.text)),)
-            case ReasoningDelta() | ReasoningReplaced():
-                return ()
 
-    def finish(self) -> tuple[AnswerPiece, ...]:
+    def finish(self) -> tuple[AnswerPiece | ReasoningPiece, ...]:
         """Flush held text and end the tools still running, because the turn has ended."""
         left = list(self._running_tools)
-        return (*self._flush(), *(piece for call in left for piece in self._end_tool(call)))
+        return (
+            *self._flush_reasoning(),
+            *self._flush(),
+            *(piece for call in left for piece in self._end_tool(call)),
+        )
+
+    def _add_reasoning(
+        self, news: ReasoningDelta | ReasoningReplaced
+    ) -> tuple[ReasoningPiece, ...]:
+        """Return more reasoning; reasoning that starts again is a new paragraph."""
+        text = news.text
+        if isinstance(news, ReasoningReplaced):
+            self._reasoning_restarted = bool(self._reasoning)
+        if text and self._reasoning_restarted:
+            self._reasoning_restarted = False
+            text = f"{_STEP_SEPARATOR}{text}"
+        return self._reasoning_pieces(self._redacting_reasoning.add(text))
+
+    def _flush_reasoning(self) -> tuple[ReasoningPiece, ...]:
+        return self._reasoning_pieces(self._redacting_reasoning.flush())
+
+    def _reasoning_pieces(self, text: str) -> tuple[ReasoningPiece, ...]:
+        if not text or not self._with_reasoning:
+            return ()
+        self._reasoning.append(text)
+        return (ReasoningPiece(text),)
 
     def _replace_text(self, text: str) -> tuple[AnswerPiece, ...]:
         """Continue after the text already sent, or start a new step if the replacement differs."""

@@ -35,6 +35,7 @@ from gateway.http.api.failures import (
 )
 from gateway.http.api.fetch_pictures import RequestPictures
 from gateway.http.api.models import ModelResolver
+from gateway.http.api.plain.tasks import is_task
 from gateway.http.api.session_choice import SESSION_HEADER, NamedSession, agrees, read_named_session
 from gateway.http.auth import requester_of
 from gateway.http.client_names import ClientNames
@@ -199,18 +200,20 @@ class ApiRequests:
             request,
             model=await self.model_resolver.resolve(request.model),
             requester=requester,
+            plain=(session.is_hint or not session.name) and is_task(request),
         )
         previous = await self._find_previous(request, requester, session)
         # Clients cannot choose this name, so the conversation belongs to this request alone.
         own = stable_id(PLATFORM, idempotency_key) if idempotency_key else self._new_id()
         fresh = Address(PLATFORM, requester.generated_conversation(own))
-        named = Address(PLATFORM, requester.conversation(session.name)) if session.name else None
+        name = "" if request.plain else session.name
+        named = Address(PLATFORM, requester.conversation(name)) if name else None
         event = f"k{stable_id(idempotency_key)}" if idempotency_key else self._new_id()
         # The lock keeps other requests out between reading the end of a conversation and adding to it.
         async with self._lock_for(previous.address if previous else named or fresh):
             for number in range(1, _MAX_TRIES_PER_KEY + 1):
-                name = event if number == 1 else f"{event}~{number}"
-                repeat = name if idempotency_key else ""
+                event_id = event if number == 1 else f"{event}~{number}"
+                repeat = event_id if idempotency_key else ""
                 where = None
                 if previous:
                     where = await self._destination_after(request, previous, fresh, repeat)
@@ -221,7 +224,9 @@ class ApiRequests:
                 if where is None:  # the request is the whole conversation
                     whole = complete_messages(request.messages)
                     where = _Destination(address=fresh, single_turn=True, messages=whole)
-                found = await self._try_subscribe(request, where, name, keyed=bool(idempotency_key))
+                found = await self._try_subscribe(
+                    request, where, event_id, keyed=bool(idempotency_key)
+                )
                 if found:
                     return found
         msg = "Too many requests with this Idempotency-Key ended without an answer. Use a new key."
@@ -484,6 +489,7 @@ class ApiRequests:
             rows=destination.rows,
             after=destination.after,
             once=destination.single_turn,
+            plain=request.plain,
             keyed=keyed,
             digest=request.digest,
             kept=request.retrievable,
@@ -514,6 +520,7 @@ class ApiRequests:
             files=files,
             tool_calls=message.tool_calls,
             tool_call_id=message.tool_call_id,
+            interrupted=message.interrupted or None,
         )
 
     async def _read_session_state(self, address: Address) -> str:

@@ -19,6 +19,8 @@ from gateway.http.api.bodies import decode_body, missing_field
 from gateway.http.api.client_tools import FunctionDefinition, read_tools
 from gateway.http.api.failures import invalid_request
 from gateway.http.api.pictures import read_picture
+from gateway.http.api.plain.prefill import ask_to_continue
+from gateway.http.api.plain.tasks import read_task
 from gateway.http.api.responses_shapes import (
     TEXT_PART_TYPES,
     EchoedReasoning,
@@ -79,6 +81,7 @@ def read_request(content: bytes) -> ApiRequest:
         retrievable=store,
         options=replace(tools.options, sampling=_sampling(body), format=_format(body)),
         warnings=tools.warnings,
+        task=read_task(body.metadata),
         echo=_encode_echo(body, store=store),
         digest=body_digest("responses", content),
         user=body.user or "",
@@ -179,6 +182,7 @@ def _read_messages(items: str | list[InputItem], prompts: list[str]) -> list[Req
     pictures: list[RequestPicture] = []
     for number, item in enumerate(items):
         _add_item(said, item, f"input[{number}]", prompts, pictures)
+    said = ask_to_continue(said)
     if not said or said[-1].role is MessageRole.ASSISTANT:
         raise invalid_request(_LAST_ITEM_NOT_FROM_USER, "input")
     is_result = said[-1].role is MessageRole.TOOL

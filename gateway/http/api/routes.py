@@ -1,4 +1,4 @@
-"""Routes of the OpenAI-compatible API: authentication, and errors in OpenAI's shape."""
+"""Routes of the API: authentication, and errors in the shape that clients of the route read."""
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
@@ -10,13 +10,20 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from gateway.http.api.chat_form import ChatEncoder, read_request
-from gateway.http.api.failures import NOT_STORED, RequestRefused, model_not_found
+from gateway.http.api.failures import (
+    NOT_STORED,
+    RequestRefused,
+    model_not_found,
+)
+from gateway.http.api.messages.routes import MessagesRoutes
 from gateway.http.api.models import Model, ModelList
+from gateway.http.api.plain import completions
 from gateway.http.api.requests import ApiRequests, subscribe_to_answer
 from gateway.http.api.responses_routes import ResponsesRoutes
 from gateway.http.api.stream import AnswerResponse
 from gateway.http.auth import Authenticate, set_requester
-from gateway.http.errors import HttpFailure
+from gateway.http.errors import COMPLETIONS_NOT_STORED, HttpFailure
+from gateway.http.messages_errors import MESSAGES_PATH, failure_for_path
 from gateway.http.responses import failure_response
 from gateway.observe.redact import Redactor
 from sessions.conversation.actor import EventNotHandled
@@ -46,13 +53,15 @@ class ApiRoutes:
         self._keepalive_seconds = keepalive_seconds
         self._redactor = redactor
         self._responses = ResponsesRoutes(requests, clock, keepalive_seconds, redactor)
+        self._messages = MessagesRoutes(requests, clock, keepalive_seconds, redactor)
         self._started_at = clock.now() // 1000
 
     def routes(self) -> Sequence[Route]:
         """Return the routes for the application."""
-        responses = self._responses
+        responses, messages = self._responses, self._messages
         return [
-            Route("/v1/chat/completions", self._require_key(self._chat), methods=["POST"]),
+            Route("/v1/chat/completions", self._require_key(self._chat), methods=["GET", "POST"]),
+            Route("/v1/completions", self._require_key(self._complete), methods=["POST"]),
             Route("/v1/responses", self._require_key(responses.create), methods=["POST"]),
             Route(
                 "/v1/responses/{id}",
@@ -63,6 +72,12 @@ class ApiRoutes:
                 "/v1/responses/{id}/cancel", self._require_key(responses.cancel), methods=["POST"]
             ),
             Route("/v1/responses/{id}/input_items", self._require_key(responses.input_items)),
+            Route(MESSAGES_PATH, self._require_key(messages.create), methods=["POST"]),
+            Route(
+                f"{MESSAGES_PATH}/count_tokens",
+                self._require_key(messages.count_tokens),
+                methods=["POST"],
+            ),
             Route("/v1/models", self._require_key(self._models)),
             Route("/v1/models/{name:path}", self._require_key(self._model)),
         ]
@@ -70,6 +85,8 @@ class ApiRoutes:
     # --- handlers -------------------------------------------------------------------------------
 
     async def _chat(self, request: Request) -> ASGIApp:
+        if request.method != "POST":
+            raise RequestRefused(COMPLETIONS_NOT_STORED)
         asked, following = await subscribe_to_answer(request, self._requests, read_request)
         form = ChatEncoder(
             following.id,
@@ -87,15 +104,34 @@ class ApiRoutes:
             warnings=asked.warnings,
         )
 
+    async def _complete(self, request: Request) -> ASGIApp:
+        asked, following = await subscribe_to_answer(
+            request, self._requests, completions.read_request
+        )
+        return AnswerResponse(
+            subscription=following,
+            encoder=completions.CompletionEncoder(
+                following.id,
+                following.model,
+                following.created,
+                include_usage=asked.include_usage,
+            ),
+            clock=self._clock,
+            keepalive_seconds=self._keepalive_seconds,
+            stream=asked.stream,
+            redactor=self._redactor,
+        )
+
     async def _models(self, _: Request) -> ASGIApp:
         listed = [
-            self._describe_model(*each) for each in self._requests.model_resolver.list_models()
+            self._describe_model(*each)
+            for each in await self._requests.model_resolver.list_models()
         ]
         return _json_response(ModelList(data=listed))
 
     async def _model(self, request: Request) -> ASGIApp:
         name = request.path_params["name"]
-        for known, provider in self._requests.model_resolver.list_models():
+        for known, provider in await self._requests.model_resolver.list_models():
             if known == name:
                 return _json_response(self._describe_model(known, provider))
         raise RequestRefused(model_not_found(name))
@@ -106,26 +142,30 @@ class ApiRoutes:
     # --- authentication and errors --------------------------------------------------------------
 
     def _require_key(self, handler: _Handler) -> Callable[[Request], Awaitable[ASGIApp]]:
-        """Wrap a handler: check the API key, and turn errors into responses in OpenAI's shape."""
+        """Wrap a handler: check the API key, and turn errors into responses in the shape of the path."""
 
         async def answer(request: Request) -> ASGIApp:
             requester = await self._authenticate(request)
             if isinstance(requester, HttpFailure):
-                return failure_response(requester)
+                return _failure_response(request, requester)
             set_requester(request, requester)
             try:
                 return await handler(request)
             except ClientDisconnect:
                 return Response(status_code=400)  # the client is gone
             except RequestRefused as refused:
-                return failure_response(refused.failure)
+                return _failure_response(request, refused.failure)
             except (StoreError, EventNotHandled, OSError) as error:
                 log.warning(
                     "api: %s %s was not stored: %s", request.method, request.url.path, error
                 )
-                return failure_response(NOT_STORED)
+                return _failure_response(request, NOT_STORED)
 
         return answer
+
+
+def _failure_response(request: Request, failure: HttpFailure) -> Response:
+    return failure_response(failure_for_path(request.url.path, failure))
 
 
 def _json_response(body: msgspec.Struct) -> Response:

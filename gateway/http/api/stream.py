@@ -1,7 +1,7 @@
 """A turn as an HTTP response: streamed as events, or sent whole at the end."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 import msgspec
@@ -10,8 +10,9 @@ from starlette.types import Message, Receive, Scope, Send
 
 from gateway.http.api.endings import INTERRUPTED, AnswerOutcome, outcome_of, redact_outcome
 from gateway.http.api.failures import HttpFailure
-from gateway.http.api.pieces import AnswerPiece, PieceBuilder
+from gateway.http.api.pieces import AnswerPiece, PieceBuilder, ReasoningPiece
 from gateway.http.api.requests import TurnSubscription
+from gateway.http.messages_errors import failure_for_path
 from gateway.observe.redact import Redactor
 from gateway.turns.feed_events import FeedEnd, FeedEvent, FeedNotice, join_text
 from gateway.turns.feeds import FeedReader
@@ -61,12 +62,13 @@ class AnswerResponse(msgspec.Struct, frozen=True, kw_only=True):
     stream: bool
     redactor: Redactor
     warnings: tuple[str, ...] = ()  # about parts of the request that have no effect
+    encode_reasoning: Callable[[str], bytes] | None = None  # None: the client gets no reasoning
 
-    async def __call__(self, _: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the response; `gateway.http.client_timeouts` disconnects a client that stops reading."""
         with self.subscription, self.subscription.feed.subscribe() as reading:
             async with asyncio.TaskGroup() as group:
-                writer = _ResponseWriter(self, send)
+                writer = _ResponseWriter(self, send, scope.get("path", ""))
                 beside = [group.create_task(_wait_for_disconnect(receive, reading))]
                 if self.stream:
                     beside.append(group.create_task(writer.keep_alive(reading)))
@@ -82,7 +84,8 @@ class _ResponseWriter:
     an error.
     """
 
-    def __init__(self, answer: AnswerResponse, send: Send) -> None:
+    def __init__(self, answer: AnswerResponse, send: Send, path: str) -> None:
+        self._path = path
         self._encoder = answer.encoder
         self._clock = answer.clock
         self._keepalive_seconds = answer.keepalive_seconds
@@ -91,7 +94,10 @@ class _ResponseWriter:
         self._send = send
         self._redactor = answer.redactor
         self._warnings = answer.warnings
-        self._piece_builder = PieceBuilder(answer.redactor)
+        self._encode_reasoning = answer.encode_reasoning
+        self._piece_builder = PieceBuilder(
+            answer.redactor, with_reasoning=answer.encode_reasoning is not None
+        )
         self._headers_sent = self._start_encoded = False
         self._last_write_at = answer.clock.monotonic()
 
@@ -135,7 +141,8 @@ class _ResponseWriter:
                 if outcome.failure and (not text or self._encoder.failures_are_errors):
                     await self._send_failure(_with_partial(outcome.failure, text))
                 else:
-                    body = self._encoder.encode_answer(text, outcome)
+                    whole = replace(outcome, reasoning=self._piece_builder.reasoning)
+                    body = self._encoder.encode_answer(text, whole)
                     await self._send_response(200, _JSON_HEADERS | self._extra_headers, body)
                 return
         await self._abort()
@@ -155,7 +162,12 @@ class _ResponseWriter:
         if not pieces:
             return b""
         beginning = self._encode_start()  # before the pieces: encoders number their events
-        return beginning + b"".join(map(self._encoder.encode_piece, pieces))
+        return beginning + b"".join(map(self._encode_piece, pieces))
+
+    def _encode_piece(self, piece: AnswerPiece | ReasoningPiece) -> bytes:
+        if isinstance(piece, ReasoningPiece):
+            return self._encode_reasoning(piece.text) if self._encode_reasoning else b""
+        return self._encoder.encode_piece(piece)
 
     def _encode_start(self) -> bytes:
         if self._start_encoded:
@@ -164,8 +176,10 @@ class _ResponseWriter:
         notices = (FeedNotice(_WARNING, text) for text in self._warnings)
         return self._encoder.encode_start() + b"".join(map(self._encoder.encode_piece, notices))
 
-    def _read_pieces(self, news: Iterable[FeedEvent | FeedEnd]) -> list[AnswerPiece]:
-        found: list[AnswerPiece] = []
+    def _read_pieces(
+        self, news: Iterable[FeedEvent | FeedEnd]
+    ) -> list[AnswerPiece | ReasoningPiece]:
+        found: list[AnswerPiece | ReasoningPiece] = []
         for each in join_text(news):
             found.extend(
                 self._piece_builder.finish()
@@ -189,6 +203,7 @@ class _ResponseWriter:
         self._last_write_at = self._clock.monotonic()
 
     async def _send_failure(self, failure: HttpFailure) -> None:
+        failure = failure_for_path(self._path, failure)
         await self._send_response(
             failure.status, failure.response_headers() | self._extra_headers, failure.encode_body()
         )

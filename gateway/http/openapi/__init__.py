@@ -4,7 +4,7 @@ The document needs no key: every installation of a version has the same document
 generators and viewers send no key.
 
 document    the whole document; `terms` defines operation, response and parameter specs
-chat        `/v1/chat/completions`, `/v1/models`; `responses`: `/v1/responses`
+chat        `/v1/chat/completions`, `/v1/completions`, `/v1/models`; `responses`: `/v1/responses`; `messages`: `/v1/messages`
 watching    `/livez`, `/readyz`, `/metrics`, `/openapi.json`
 refused     every error response, with the messages that the server really sends
 """

@@ -1,4 +1,4 @@
-"""OpenAPI description of `/v1/chat/completions` and `/v1/models`."""
+"""OpenAPI description of `/v1/chat/completions`, `/v1/completions` and `/v1/models`."""
 
 import msgspec
 
@@ -8,10 +8,15 @@ from gateway.http.api.endings import AnswerOutcome
 from gateway.http.api.failures import model_not_found
 from gateway.http.api.models import Model, ModelList
 from gateway.http.api.pieces import AnswerTextPiece, ToolEndPiece, ToolStartPiece
+from gateway.http.api.plain.completions import (
+    CompletionAnswer,
+    CompletionEncoder,
+    CompletionRequest,
+)
 from gateway.http.api.requests import MAX_IDEMPOTENCY_KEY_LENGTH, SESSION_ID_PATTERN
 from gateway.http.api.session_choice import HINT_HEADER, SESSION_HEADER
 from gateway.http.api.tool_events import EVENT_CHUNK_TYPES
-from gateway.http.errors import ErrorBody
+from gateway.http.errors import COMPLETIONS_NOT_STORED, ErrorBody
 from gateway.http.openapi import refused
 from gateway.http.openapi.terms import (
     EVENTS,
@@ -57,6 +62,11 @@ _STREAM_EXAMPLE = b"".join(
     ]
 ).decode()
 
+_COMPLETION = CompletionEncoder("0f3a", _MODEL, _CREATED)
+_COMPLETION_STREAM = (
+    _COMPLETION.encode_piece(AnswerTextPiece("Hello."))
+    + _COMPLETION.encode_end(AnswerOutcome("stop"))
+).decode()
 _BODY = ContentSpec(
     JSON,
     ChatRequest,
@@ -121,6 +131,53 @@ OPERATIONS = (
                         None,
                         {"an answer with a tool": _STREAM_EXAMPLE},
                         {"": (ChatChunk, ErrorBody), **EVENT_CHUNK_TYPES},
+                    ),
+                ],
+                [refused.SESSION_STATE],
+            ),
+            *refused.answer_responses(),
+        ],
+    ),
+    OperationSpec(
+        path="/v1/chat/completions",
+        method="get",
+        id="listChatCompletions",
+        tag="chat",
+        summary="Not supported: answered with 404",
+        responses=[
+            *refused.authorized_responses(),
+            refused.not_found_response(COMPLETIONS_NOT_STORED),
+        ],
+    ),
+    OperationSpec(
+        path="/v1/completions",
+        method="post",
+        id="createCompletion",
+        tag="chat",
+        summary="Answer one prompt",
+        description="For older clients. The agent answers the prompt like a message; events of the "
+        "agent are not part of the stream.",
+        parameters=[("header", SESSION_ID), ("header", IDEMPOTENCY_KEY)],
+        body=ContentSpec(JSON, CompletionRequest, {"a prompt": {"prompt": "Hello."}}),
+        responses=[
+            ResponseSpec(
+                200,
+                "The answer, whole or as events.",
+                [
+                    ContentSpec(
+                        JSON,
+                        CompletionAnswer,
+                        {
+                            "an answer": _decode_json(
+                                _COMPLETION.encode_answer("Hello.", AnswerOutcome("stop"))
+                            )
+                        },
+                    ),
+                    ContentSpec(
+                        EVENTS,
+                        None,
+                        {"an answer": _COMPLETION_STREAM},
+                        {"": (CompletionAnswer, ErrorBody)},
                     ),
                 ],
                 [refused.SESSION_STATE],

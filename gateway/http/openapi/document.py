@@ -8,8 +8,9 @@ from typing import Any
 import msgspec
 
 from gateway.http.api.chat_shapes import CHAT_SCHEMAS
+from gateway.http.api.messages.shapes import MESSAGES_SCHEMAS
 from gateway.http.api.responses_shapes import EXTRA_SCHEMAS
-from gateway.http.openapi import chat, responses, watching
+from gateway.http.openapi import chat, messages, responses, watching
 from gateway.http.openapi.terms import (
     Access,
     ContentSpec,
@@ -21,6 +22,7 @@ from gateway.http.openapi.terms import (
 OPERATIONS: tuple[OperationSpec, ...] = (
     *chat.OPERATIONS,
     *responses.OPERATIONS,
+    *messages.OPERATIONS,
     *watching.OPERATIONS,
 )
 EVENTS_KEY = "x-events"
@@ -36,16 +38,18 @@ _SECURITY: dict[Access, list[dict[str, list[str]]]] = {
     "open": [],
 }
 _DESCRIPTION = """\
-The agent behind this gateway, for clients of OpenAI's API: with the same sessions, journal and \
+The agent behind this gateway, for clients of OpenAI's and Anthropic's APIs: with the same sessions, journal and \
 recovery as in a chat.
 
 Every path that supports GET also supports HEAD. Bodies are read as JSON, whatever their \
-Content-Type. Every error is an `ErrorBody`. The paths of the web page and of chat platforms are \
+Content-Type. Every error is an `ErrorBody`, or a `MessagesErrorBody` below \
+`/v1/messages`. The paths of the web page and of chat platforms are \
 not described here.
 """
 _TAGS = {
     "chat": "Ask the agent.",
     "responses": "Ask the agent, and fetch or continue its answers later.",
+    "messages": "Ask the agent, for clients of Anthropic's API.",
     "models": "The models that can answer.",
     "watching": "Health and metrics of the daemon.",
 }
@@ -98,7 +102,7 @@ def _build_schemas() -> tuple[_Schemas, dict[str, Any]]:
     """Return the schema of each type in use, and the named components that they refer to."""
     taken, of_taken = _build_components(each.body.schema_type for each in OPERATIONS if each.body)
     given, of_given = _build_components(_response_types())
-    for name, rule in {**CHAT_SCHEMAS, **EXTRA_SCHEMAS}.items():
+    for name, rule in {**CHAT_SCHEMAS, **EXTRA_SCHEMAS, **MESSAGES_SCHEMAS}.items():
         of_taken[name] |= rule
     for each in of_given.values():
         _require_defaults(each)

@@ -114,6 +114,17 @@ def lookup_responses(failure: HttpFailure) -> list[ResponseSpec]:
     )
 
 
+def counting_responses() -> list[ResponseSpec]:
+    """Return the errors of a request that names a model but begins no turn."""
+    return _merge_responses(
+        authorized_responses(),
+        [
+            _response(400, [_INVALID_REQUEST], _SHOULD_RETRY),
+            not_found_response(failures.model_not_found("gpt-unknown")),
+        ],
+    )
+
+
 def answer_responses() -> list[ResponseSpec]:
     """Return the errors of a request that begins a turn."""
     state = (SESSION_STATE, _SHOULD_RETRY)

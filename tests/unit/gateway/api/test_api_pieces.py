@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from agent.events import (
     ReasoningDelta,
+    ReasoningReplaced,
     StepDone,
     TextDelta,
     TextReplaced,
@@ -24,6 +25,7 @@ from gateway.http.api.pieces import (
     AnswerPiece,
     AnswerTextPiece,
     PieceBuilder,
+    ReasoningPiece,
     ToolEndPiece,
     ToolStartPiece,
 )
@@ -37,8 +39,8 @@ FINISHED = ToolFinished("c1", "read", ok=True)
 RUNS, OVER = ToolStartPiece("c1", "read", "a", "📖"), ToolEndPiece("c1", "read")
 
 
-def told(*news: FeedEvent) -> list[AnswerPiece]:
-    story = PieceBuilder(Redactor())
+def told(*news: FeedEvent, with_reasoning: bool = False) -> list[AnswerPiece | ReasoningPiece]:
+    story = PieceBuilder(Redactor(), with_reasoning=with_reasoning)
     pieces = [piece for each in news for piece in story.add(each)]
     return [*pieces, *story.finish()]
 
@@ -295,3 +297,17 @@ def test_line_break_in_a_text_does_not_end_an_event() -> None:
     assert event.count(b"\n") == 2
     assert event.endswith(b"\n\n")
     assert b"[DONE]" in ChatEncoder("1", "m", 0).encode_end(AnswerOutcome("stop"))
+
+
+def test_reasoning_is_returned_only_on_demand() -> None:
+    events = (
+        ReasoningDelta("Let me "),
+        ReasoningDelta("think."),
+        TextDelta("Yes."),
+        ReasoningReplaced(),
+        ReasoningDelta("More."),
+    )
+    assert told(*events) == [AnswerTextPiece("Yes.")]
+    pieces = told(*events, with_reasoning=True)
+    thoughts = "".join(each.text for each in pieces if isinstance(each, ReasoningPiece))
+    assert thoughts == "Let me think.\n\nMore."

@@ -291,6 +291,80 @@ async def test_hanging_health_check_means_not_ready(
     assert answer.json()["not_ready"] == ["health: no answer within 0.01 s"]
 
 
+PAGE = "https://app.example.org"
+ASKS = {"access-control-request-method": "POST"}
+
+
+@pytest.fixture
+async def open_api() -> AsyncIterator[httpx2.AsyncClient]:
+    routes = [
+        Route("/v1/echo", echo, methods=["POST"]),
+        Route("/web/echo", echo, methods=["POST"]),
+    ]
+    origins = [PAGE, "chrome-extension://abc"]
+    app = build_app(routes, health=Health(), cors_origins=origins, max_body_bytes=1_000)
+    async with hosted(app) as server, local_client(server.url) as client:
+        yield client
+
+
+@pytest.mark.parametrize(
+    ("origin", "path", "status"),
+    [
+        (PAGE, "/v1/echo", 200),
+        ("chrome-extension://abc", "/v1/echo", 200),
+        (PAGE, "/web/echo", 403),
+        (f"{PAGE}:8443", "/v1/echo", 403),
+        ("http://app.example.org", "/v1/echo", 403),
+        ("https://evil.app.example.org", "/v1/echo", 403),
+        ("null", "/v1/echo", 403),
+        ("*", "/v1/echo", 403),
+    ],
+)
+async def test_only_listed_origins_may_call_only_the_api(
+    open_api: httpx2.AsyncClient, origin: str, path: str, status: int
+) -> None:
+    answer = await open_api.post(path, headers={"origin": origin}, content=b"x")
+    assert answer.status_code == status
+    allowed = answer.headers.get("access-control-allow-origin")
+    assert allowed == (origin if status == 200 else None)
+    assert "access-control-allow-credentials" not in answer.headers
+
+
+async def test_preflights_name_methods_and_headers(open_api: httpx2.AsyncClient) -> None:
+    headers = {
+        **ASKS,
+        "origin": PAGE,
+        "access-control-request-headers": "authorization, content-type",
+        "access-control-request-private-network": "true",
+    }
+    answer = await open_api.options("/v1/echo", headers=headers)
+    assert (answer.status_code, answer.content) == (204, b"")
+    assert answer.headers["access-control-allow-origin"] == PAGE
+    assert answer.headers["access-control-allow-methods"] == "GET, POST, DELETE"
+    assert answer.headers["access-control-allow-headers"] == "authorization, content-type"
+    assert answer.headers["access-control-allow-private-network"] == "true"
+    assert answer.headers["vary"] == "Origin"
+    odd = headers | {"access-control-request-headers": "a b"}
+    answer = await open_api.options("/v1/echo", headers=odd)
+    assert "access-control-allow-headers" not in answer.headers
+
+
+async def test_preflights_of_other_origins_and_hosts_are_refused(
+    open_api: httpx2.AsyncClient,
+) -> None:
+    foreign = {**ASKS, "origin": "https://evil.example"}
+    assert (await open_api.options("/v1/echo", headers=foreign)).status_code == 403
+    rebound = {**ASKS, "origin": PAGE, "host": "evil.example"}
+    assert (await open_api.options("/v1/echo", headers=rebound)).status_code == 403
+
+
+async def test_a_page_can_read_errors(open_api: httpx2.AsyncClient) -> None:
+    answer = await open_api.post("/v1/echo", headers={"origin": PAGE}, content=b"x" * 1_001)
+    assert answer.status_code == 413
+    assert answer.headers["access-control-allow-origin"] == PAGE
+    assert "x-request-id" in answer.headers["access-control-expose-headers"]
+
+
 async def test_wildcard_host_does_not_allow_foreign_origins() -> None:
     app = build_app([Route("/echo", echo)], health=Health(), allowed_hosts=["*"])
     transport = httpx2.ASGITransport(app)
