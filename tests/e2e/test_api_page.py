@@ -44,7 +44,7 @@ async def test_python_examples_run(tmp_path: Path) -> None:
     assert shown.decode().splitlines() == [
         "echo: Good morning!echo: What is my name?",
         "echo: Count to three.completed",
-        "In Berlin the sky is clear.",
+        "echo: Good morning!In Berlin the sky is clear.",
         CITY,
     ]
 
