@@ -134,7 +134,13 @@ def _usage_of(step: StepResult, target: Target) -> Usage:
     if step.usage is None:
         return Usage()
     chunk = step.usage
-    usage = Usage(chunk.input_tokens, chunk.output_tokens, chunk.cached_tokens, chunk.cost)
+    usage = Usage(
+        chunk.input_tokens,
+        chunk.output_tokens,
+        chunk.cached_tokens,
+        chunk.cost,
+        chunk.reasoning_tokens,
+    )
     return msgspec.structs.replace(usage, cost=compute_cost(usage, price_of(target)))
 
 

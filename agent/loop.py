@@ -267,11 +267,16 @@ class _TurnLoop:
     ) -> tuple[tuple[StepCall, ...], list[StepCall]]:
         """Return all calls, and those that the client has to run, which get ids of their own.
 
-        Invalid calls of a client's tool are refused here like those of the agent's tools.
+        Invalid calls of a client's tool are refused here like those of the agent's tools. A client that
+        wants one call at a time gets the first one; the model can make the others again.
         """
-        identified, handed = [], []
+        one_at_a_time = self._options.parallel_tool_calls is False
+        identified: list[StepCall] = []
+        handed: list[StepCall] = []
         for call in calls:
             if call.name in self._offer.client_names and self._runner.is_admitted(call):
+                if handed and one_at_a_time:
+                    continue
                 call = replace(call, id=new_call_id(self._task.turn_id))  # noqa: PLW2901 - the same call
                 handed.append(call)
             identified.append(call)

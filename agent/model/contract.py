@@ -133,6 +133,7 @@ class UsageChunk(msgspec.Struct, frozen=True):
     alone: bool = False  # sent as a separate event, which services do only at the end
     cached_tokens: int = 0  # input tokens read from the service's cache
     cost: float | None = None  # dollars, if the service reports them
+    reasoning_tokens: int = 0  # part of `output_tokens`
 
 
 class DoneChunk(msgspec.Struct, frozen=True):

@@ -22,6 +22,7 @@ class Usage(msgspec.Struct, frozen=True):
     output_tokens: int = 0
     cached_tokens: int = 0  # part of `input_tokens`
     cost: float | None = None  # dollars; None: not known
+    reasoning_tokens: int = 0  # part of `output_tokens`; 0: also if not known
 
     def __add__(self, other: "Usage") -> "Usage":
         known = [cost for cost in (self.cost, other.cost) if cost is not None]
@@ -30,6 +31,7 @@ class Usage(msgspec.Struct, frozen=True):
             self.output_tokens + other.output_tokens,
             self.cached_tokens + other.cached_tokens,
             sum(known) if known else None,
+            self.reasoning_tokens + other.reasoning_tokens,
         )
 
     @property

@@ -167,6 +167,21 @@ async def test_a_format_is_sent_until_the_service_refuses_it(protocol: ProtocolN
         assert name not in server.requests[-1].body
 
 
+@pytest.mark.parametrize(
+    ("effort", "instead"), [("xhigh", "high"), ("minimal", "low"), ("none", None), ("low", "")]
+)
+@pytest.mark.parametrize("protocol", ["chat", "responses"])
+async def test_an_unknown_effort_becomes_the_nearest_one(
+    protocol: ProtocolName, effort: str, instead: str | None
+) -> None:
+    refusal = f'S400"Unsupported value: reasoning_effort {effort}"'
+    async with serving(protocol, refusal, ok("a")) as (provider, server):
+        _, error = await collect_until_error(provider, replace(REQUEST, reasoning_effort=effort))
+        sent = server.requests[-1].body
+        found = sent.get("reasoning_effort") or sent.get("reasoning", {}).get("effort")
+        assert (found, bool(error)) == ((effort, True) if instead == "" else (instead, False))
+
+
 @pytest.mark.parametrize("protocol", ["chat", "responses"])
 async def test_a_service_without_tool_choice_is_asked_without_it(protocol: ProtocolName) -> None:
     refusal = 'S400"tool_choice is not supported"'

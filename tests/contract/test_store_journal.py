@@ -23,12 +23,14 @@ from sessions.changes import (
 )
 from sessions.errors import Conflict, RecordNotFound, ToolAlreadyStarted
 from sessions.records import (
+    AWAITING_CLIENT,
     InboxState,
     ItemKind,
     ItemState,
     Message,
     MessageTrace,
     OutboxItem,
+    ToolCall,
     ToolRun,
     Turn,
     TurnState,
@@ -285,6 +287,38 @@ async def test_a_resumed_turn_keeps_its_id_and_person(store: SessionStore) -> No
     )
     assert session
     assert (session.messages, session.updated_at) == (1, 9000)
+
+
+async def test_results_of_a_client_take_the_place_of_their_placeholders(
+    store: SessionStore,
+) -> None:
+    calls = tuple(ToolCall(name, "weather", "{}") for name in ("c1", "c2"))
+    waits = [
+        Message("tool", "none yet", tool_call_id=name, interrupted=AWAITING_CLIENT)
+        for name in ("c1", "c2")
+    ]
+    rows = (Message("assistant", tool_calls=calls), *waits)
+    await store.apply(opened("s1"), started("t1", "s1"), AppendMessages("s1", "t1", rows, 2100))
+    await store.apply(ended("t1"))
+    result = Message("tool", "sunny", tool_call_id="c1")
+    said = Message("user", "and now?")
+    for turn in ("t2", "t3"):  # the second time, the call has its result
+        start = msgspec.structs.replace(started(turn, "s1"), messages=(result, said))
+        await store.apply(start, ended(turn))
+    history = await store.sessions.history("s1")
+    assert history[1:] == (rows[0], result, waits[1], said, said)
+    session = await store.sessions.get("s1")
+    assert session
+    assert session.messages == len(history)
+    assert await store.find_problems() == ()
+
+
+async def test_a_history_with_its_own_calls_is_appended(store: SessionStore) -> None:
+    call = Message("assistant", tool_calls=(ToolCall("c1", "weather", "{}"),))
+    result = Message("tool", "sunny", tool_call_id="c1")
+    start = msgspec.structs.replace(started("t1", "s1"), messages=(call, result))
+    await store.apply(opened("s1"), start)
+    assert await store.sessions.history("s1") == (call, result)
 
 
 async def test_an_attempt_cannot_start_twice(store: SessionStore) -> None:

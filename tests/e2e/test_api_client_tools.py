@@ -252,6 +252,20 @@ async def test_responses_hand_out_calls_and_take_their_outputs(tmp_path: Path) -
         await sound(api)
 
 
+async def test_a_repeated_call_beside_its_output_is_not_stored_twice(tmp_path: Path) -> None:
+    async with ModelServer(CALL, ok("Sunny.")) as model, served(tmp_path, model) as api:
+        first = await api.client.responses.create(model="scripted", input="hi", tools=[FLAT])
+        (item,) = first.output
+        assert item.type == "function_call"
+        output: Any = {"type": "function_call_output", "call_id": item.call_id, "output": "sunny"}
+        said: Any = [item.to_dict(), output]
+        second = await api.client.responses.create(
+            model="scripted", input=said, previous_response_id=first.id
+        )
+        assert second.output_text == "Sunny."
+        assert [row.content for row in await rows(api)] == ["hi", "", "sunny", "Sunny."]
+
+
 async def test_responses_without_storage_match_results_by_call_id(tmp_path: Path) -> None:
     async with ModelServer(CALL, ok("Sunny.")) as model, served(tmp_path, model) as api:
         more: Any = {"model": "scripted", "store": False, "tools": [FLAT]}

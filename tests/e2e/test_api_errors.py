@@ -63,7 +63,7 @@ async def test_the_sentence_of_the_service_reaches_the_client(tmp_path: Path) ->
         assert error.value.request_id
 
 
-async def test_nobody_should_repeat_a_request_whose_tools_ran(tmp_path: Path) -> None:
+async def test_a_request_whose_tools_ran_must_not_be_repeated(tmp_path: Path) -> None:
     scripts: tuple[Script, ...] = (
         calls(("c1", "pay", '{"amount": 1}')),
         *(['S503"too busy"'] * 5),

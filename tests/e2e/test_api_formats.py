@@ -132,6 +132,22 @@ def test_an_old_stored_echo_is_read() -> None:
     ResponseResource.model_validate_json(running)
 
 
+async def test_reasoning_tokens_are_reported(tmp_path: Path) -> None:
+    usage = (
+        'J{"choices":[],"usage":{"prompt_tokens":10,"completion_tokens":9,'
+        '"completion_tokens_details":{"reasoning_tokens":6}}}'
+    )
+    script = f'H T"Hi." F stop {usage} D'
+    async with ModelServer(script, script) as model, served(tmp_path, model) as api:
+        chat = await api.chat.create(model="scripted", messages=user("hi"))
+        assert chat.usage
+        assert chat.usage.completion_tokens_details
+        assert chat.usage.completion_tokens_details.reasoning_tokens == 6
+        answer = await api.client.responses.create(model="scripted", input="hi")
+        assert answer.usage
+        assert answer.usage.output_tokens_details.reasoning_tokens == 6
+
+
 async def test_openai_library_reads_a_refusal_of_options(tmp_path: Path) -> None:
     async with ModelServer() as model, served(tmp_path, model) as api:
         with pytest.raises(openai.BadRequestError, match="`n` is not supported"):

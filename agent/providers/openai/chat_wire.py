@@ -27,7 +27,7 @@ from agent.model.contract import (
     ToolSchema,
 )
 from agent.providers.classify import classify_stream_error, parse_service_error
-from agent.providers.openai.odd_forms import flatten_text, parse_index, read_usage
+from agent.providers.openai.odd_forms import flatten_text, known_effort, parse_index, read_usage
 from agent.providers.openai.pictures import (
     PICTURE_REFUSED,
     PICTURES_UNSUPPORTED,
@@ -57,6 +57,7 @@ OPTIONAL_FEATURES = {
     "verbosity": re.compile(r"verbosity"),
     "service_tier": re.compile(r"service_tier"),
     "xhigh": EFFORT_REFUSED,
+    "least_effort": EFFORT_REFUSED,
     "parallel": re.compile(r"parallel_tool_calls"),
     "grammar": SCHEMA_REFUSED,
     "format_beside_tools": FORMAT_REFUSED,
@@ -101,8 +102,8 @@ def encode_request(request: ModelRequest, dialect: ChatDialect) -> bytes:
     if request.temperature is not None:
         body["temperature"] = request.temperature
     if request.reasoning_effort is not None:
-        highest = request.reasoning_effort == "xhigh" and "xhigh" in dialect.omitted_features
-        body["reasoning_effort"] = "high" if highest else request.reasoning_effort
+        effort = known_effort(request.reasoning_effort, dialect.omitted_features)
+        body |= {"reasoning_effort": effort} if effort else {}
     body |= _sampling_options(request.sampling, dialect.omitted_features)
     if request.answer_format and not _omits_format(request, dialect.omitted_features):
         body["response_format"] = _encode_format(request.answer_format)

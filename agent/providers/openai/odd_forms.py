@@ -1,8 +1,12 @@
 """Sans-IO: values that services encode in different ways."""
 
+from collections.abc import Collection
 from typing import Any
 
 from agent.model.contract import UsageChunk
+
+_LEAST_EFFORTS = {"none": None, "minimal": "low"}
+"""What to send instead of efforts that not all services know."""
 
 
 def flatten_text(content: object) -> str:
@@ -14,6 +18,15 @@ def flatten_text(content: object) -> str:
     if isinstance(content, list):
         return "".join(map(flatten_text, content))
     return ""
+
+
+def known_effort(effort: str, omitted_features: Collection[str]) -> str | None:
+    """Return the effort, or the nearest one if the service does not know it; None leaves it out."""
+    if effort == "xhigh" and "xhigh" in omitted_features:
+        return "high"
+    if effort in _LEAST_EFFORTS and "least_effort" in omitted_features:
+        return _LEAST_EFFORTS[effort]
+    return effort
 
 
 def parse_index(value: object) -> int | None:
@@ -29,6 +42,8 @@ def read_usage(usage: dict[str, Any], field_names: tuple[str, str], *, alone: bo
     input_name, output_name = field_names
     details = usage.get(f"{input_name}_details")
     cached = details.get("cached_tokens") if isinstance(details, dict) else None
+    output_details = usage.get(f"{output_name}_details")
+    reasoning = output_details.get("reasoning_tokens") if isinstance(output_details, dict) else None
     cost = usage.get("cost")
     return UsageChunk(
         _as_count(usage.get(input_name)),
@@ -36,6 +51,7 @@ def read_usage(usage: dict[str, Any], field_names: tuple[str, str], *, alone: bo
         alone=alone,
         cached_tokens=_as_count(cached) or _as_count(usage.get("prompt_cache_hit_tokens")),
         cost=float(cost) if isinstance(cost, int | float) else None,
+        reasoning_tokens=_as_count(reasoning),
     )
 
 

@@ -25,7 +25,7 @@ from agent.model.contract import (
     ToolSchema,
 )
 from agent.providers.classify import classify_stream_error, parse_service_error
-from agent.providers.openai.odd_forms import flatten_text, parse_index, read_usage
+from agent.providers.openai.odd_forms import flatten_text, known_effort, parse_index, read_usage
 from agent.providers.openai.pictures import (
     PICTURE_REFUSED,
     PICTURES_UNSUPPORTED,
@@ -59,6 +59,7 @@ OPTIONAL_FEATURES = {
     "verbosity": re.compile(r"verbosity"),
     "service_tier": re.compile(r"service_tier"),
     "xhigh": EFFORT_REFUSED,
+    "least_effort": EFFORT_REFUSED,
     "parallel": re.compile(r"parallel_tool_calls"),
     "grammar": SCHEMA_REFUSED,
     "format_beside_tools": FORMAT_REFUSED,
@@ -91,9 +92,8 @@ def encode_request(request: ModelRequest, omitted_features: frozenset[str]) -> b
     if request.temperature is not None:
         body["temperature"] = request.temperature
     if request.reasoning_effort is not None:
-        highest = request.reasoning_effort == "xhigh" and "xhigh" in omitted_features
-        effort = "high" if highest else request.reasoning_effort
-        body["reasoning"] = _reasoning_options(effort, omitted_features)
+        effort = known_effort(request.reasoning_effort, omitted_features)
+        body |= {"reasoning": _reasoning_options(effort, omitted_features)} if effort else {}
     body |= _sampling_options(request, omitted_features)
     if text := _text_options(request, omitted_features):
         body["text"] = text

@@ -5,6 +5,8 @@ requests    from a decoded request (`asked`) to a turn with a subscription; `mod
 chat_form, chat_shapes  `/v1/chat/completions`: codec, wire types
 responses_body, responses_form, responses_shapes  `/v1/responses`: decoder, encoder, wire types
 responses_routes  the endpoints below `/v1/responses`; `input_items` lists the input of a response
+client_tools, client_results  tools that the client runs, and their results in messages and histories
+answer_options  format and sampling of an answer
 messages    the package of Anthropic's `/v1/messages`
 plain       the package of tasks that the model answers without the agent, and of `/v1/completions`
 bodies, failures  decoding errors and refusals, shared by all endpoints

@@ -37,6 +37,7 @@ from gateway.http.api.chat_shapes import (
     DeveloperMessage,
     FilePart,
     PicturePart,
+    ReasoningTokens,
     RefusalPart,
     SystemMessage,
     TextPart,
@@ -60,6 +61,8 @@ from sessions.records import MessageRole, ToolCall
 _FUNCTIONS_NOT_SUPPORTED = (
     "`functions` is the older form of `tools` and is not supported; use `tools`."
 )
+
+_NO_WEB_SEARCH = "`web_search_options` has no effect here."
 
 _decoder = msgspec.json.Decoder(ChatRequest)
 
@@ -89,7 +92,7 @@ def read_request(content: bytes) -> ApiRequest:
         stream=bool(body.stream),
         include_usage=bool(options and options.include_usage),
         options=replace(tools.options, sampling=_sampling(body), format=_format(body)),
-        warnings=tools.warnings,
+        warnings=(*tools.warnings, *([] if body.web_search_options is None else [_NO_WEB_SEARCH])),
         task=read_task(body.metadata),
         digest=body_digest("chat", content),
     )
@@ -311,4 +314,5 @@ def _usage(usage: Usage) -> ChatUsage:
         usage.output_tokens,
         usage.total_tokens,
         CachedTokens(usage.cached_tokens),
+        ReasoningTokens(usage.reasoning_tokens) if usage.reasoning_tokens else UNSET,
     )

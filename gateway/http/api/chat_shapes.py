@@ -225,6 +225,9 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
         Meta(description="`task` marks a request of a front end, such as `title_generation`."),
     ] = None
     functions: Annotated[list[Any] | None, _NO_FUNCTIONS] = None
+    web_search_options: Annotated[
+        Any, Meta(description="Has no effect: the agent decides about its own web tools.")
+    ] = None
 
 
 _MODES_SCHEMA = {"enum": ["none", "auto", "required", None]}
@@ -252,6 +255,12 @@ class CachedTokens(msgspec.Struct, frozen=True):
     cached_tokens: int
 
 
+class ReasoningTokens(msgspec.Struct, frozen=True):
+    """Completion tokens that the model used for reasoning."""
+
+    reasoning_tokens: int
+
+
 class ChatUsage(msgspec.Struct, frozen=True):
     """Token usage of an answer, summed over all steps of the agent."""
 
@@ -259,6 +268,7 @@ class ChatUsage(msgspec.Struct, frozen=True):
     completion_tokens: int
     total_tokens: int
     prompt_tokens_details: CachedTokens
+    completion_tokens_details: ReasoningTokens | UnsetType = UNSET
 
 
 class AnswerToolCall(msgspec.Struct, frozen=True, kw_only=True):

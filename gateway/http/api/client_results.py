@@ -2,6 +2,8 @@
 
 from collections.abc import Collection, Iterable, Sequence
 
+from msgspec.structs import replace
+
 from agent.client_calls import placeholder, turn_of_call
 from gateway.http.api.asked import RequestMessage
 from gateway.http.api.failures import RequestRefused, invalid_request
@@ -23,44 +25,52 @@ def result_ids(messages: Iterable[RequestMessage]) -> tuple[str, ...]:
     return tuple(each.tool_call_id or "" for each in messages if each.role is MessageRole.TOOL)
 
 
-def keep_results(
-    messages: Iterable[RequestMessage], open_calls: Collection[str]
+def complete_messages(
+    messages: Sequence[RequestMessage], open_calls: Collection[str] = ()
 ) -> tuple[RequestMessage, ...]:
-    """Return the messages without results of other calls, and without repeated results."""
-    kept: dict[str, RequestMessage] = {}
-    for number, message in enumerate(messages):
-        if message.role is not MessageRole.TOOL:
-            kept[f" {number}"] = message
-        elif message.tool_call_id in open_calls:
-            kept.setdefault(message.tool_call_id or "", message)
-    return tuple(kept.values())
+    """Return messages to add to a history, with exactly one result for each call.
 
-
-def complete_history(messages: Sequence[RequestMessage]) -> tuple[RequestMessage, ...]:
-    """Return a client's whole conversation with exactly one result after each call.
-
-    Raises `RequestRefused` if the last message is the result of a call that is not there.
+    `open_calls` are calls at the end of the history; their results come first, and repetitions of
+    the calls are left out. Raises `RequestRefused` if the last message is the result of a call that
+    is nowhere.
     """
-    seen: list[RequestMessage] = []
+    results = _results_of(messages, open_calls)
+    seen: list[RequestMessage] = list(results.values())
     at = 0
     while at < len(messages):
         message = messages[at]
         at += 1
         if message.role is MessageRole.TOOL:
-            continue  # the result of a call that is not there
-        seen.append(message)
+            continue  # of an open call, or of a call that is not there
         after = at
         while at < len(messages) and messages[at].role is MessageRole.TOOL:
             at += 1
-        results = {each.tool_call_id: each for each in reversed(messages[after:at])}
-        for call in message.tool_calls:
+        calls = tuple(call for call in message.tool_calls if call.id not in open_calls)
+        if calls != message.tool_calls:
+            message = replace(message, tool_calls=calls)
+            if not calls and not message.text.strip():
+                continue
+        seen.append(message)
+        own = _results_of(messages[after:at], {call.id for call in calls})
+        for call in calls:
             missing = RequestMessage(role=MessageRole.TOOL, text=_NO_RESULT, tool_call_id=call.id)
-            seen.append(results.get(call.id, missing))
-    if not seen or (
-        messages[-1].role is MessageRole.TOOL and seen[-1].role is not MessageRole.TOOL
-    ):
-        raise no_such_call(messages[-1].tool_call_id or "")
+            seen.append(own.get(call.id, missing))
+    last = messages[-1]
+    known = {each.tool_call_id for each in seen if each.role is MessageRole.TOOL}
+    if last.role is MessageRole.TOOL and last.tool_call_id not in known:
+        raise no_such_call(last.tool_call_id or "")
     return tuple(seen)
+
+
+def _results_of(
+    messages: Iterable[RequestMessage], calls: Collection[str]
+) -> dict[str, RequestMessage]:
+    """Return the first result of each of these calls."""
+    found: dict[str, RequestMessage] = {}
+    for message in messages:
+        if message.role is MessageRole.TOOL and message.tool_call_id in calls:
+            found.setdefault(message.tool_call_id or "", message)
+    return found
 
 
 def no_such_call(call_id: str) -> RequestRefused:

@@ -18,10 +18,8 @@ from agent.events import TextDelta
 from gateway.http.api.answers import OPEN_STATES, StoredAnswer, StoredAnswers
 from gateway.http.api.asked import ApiRequest, RequestMessage
 from gateway.http.api.client_results import (
-    complete_history,
-    keep_results,
+    complete_messages,
     new_messages,
-    no_such_call,
     reopen_calls,
     result_ids,
 )
@@ -256,7 +254,7 @@ class ApiRequests:
     ) -> _Destination:
         """Return the conversation of a request that continues no particular answer."""
         if not session_id:
-            whole = complete_history(request.messages)
+            whole = complete_messages(request.messages)
             return _Destination(address=address, single_turn=True, messages=whole)
         # The stored history takes precedence over the client's.
         messages: Sequence[RequestMessage] = request.messages[-1:]
@@ -281,13 +279,11 @@ class ApiRequests:
         stored = await self._store.conversation(_key_of(address))
         session = stored.newest
         if session is None:
-            return complete_history(request.messages), ""
+            return complete_messages(request.messages), ""
         is_idle = not (stored.waiting or stored.running)
         rows = await self._store.sessions.history(session.id) if is_idle else ()
         waiting = {call.id for call in client_calls_in(rows)}
-        messages = keep_results(new_messages(request.messages), waiting)
-        if not messages:
-            raise no_such_call(request.messages[-1].tool_call_id or "")
+        messages = complete_messages(new_messages(request.messages), waiting)
         return messages, session.id if result_ids(messages) else ""
 
     async def _destination_after(
@@ -303,9 +299,7 @@ class ApiRequests:
         new = new_messages(request.messages) if by_calls else request.messages
         done = previous.end.done if previous.end else None
         waiting = {call.id for call in done.client_calls} if done else set()
-        messages = keep_results(new, waiting)
-        if not messages:
-            raise no_such_call(new[-1].tool_call_id or "")
+        messages = complete_messages(new, waiting)
         there = _Destination(
             address=previous.address,
             single_turn=previous.address.chat.startswith(_GENERATED_PREFIX),

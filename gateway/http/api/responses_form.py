@@ -19,6 +19,7 @@ from gateway.http.api.responses_shapes import (
     OutputPart,
     OutputRefusal,
     OutputText,
+    OutputTokenDetails,
     RequestEcho,
     Response,
     ResponseError,
@@ -252,5 +253,6 @@ def _usage(usage: Usage) -> ResponseUsage:
         input_tokens=usage.input_tokens,
         input_tokens_details=InputTokenDetails(usage.cached_tokens),
         output_tokens=usage.output_tokens,
+        output_tokens_details=OutputTokenDetails(usage.reasoning_tokens),
         total_tokens=usage.total_tokens,
     )

@@ -11,9 +11,11 @@ from agent.events import ToolStarted, TurnDone, TurnEnding
 from agent.model.answer_options import AnswerOptions, ClientToolChoice, ToolMode
 from agent.model.contract import ToolChoice, ToolSchema
 from agent.tools.registry import ToolRegistry
-from tests.fakes.agent_kit import Workshop
+from sessions.records import Message
+from tests.fakes.agent_kit import Workshop, target_for
+from tests.fakes.dialects.steps import PROTOCOLS, ProtocolName
 from tests.fakes.model_script import Script, calls, ok
-from tests.unit.agent.turn_kit import Play, Stage
+from tests.unit.agent.turn_kit import CLOCKS, GO, Play, Stage
 
 pytestmark = pytest.mark.quick
 
@@ -113,6 +115,14 @@ async def test_a_required_call_offers_the_client_tools_alone(play: Play) -> None
     assert done.client_calls
 
 
+async def test_a_client_that_wants_one_call_at_a_time_gets_one(play: Play) -> None:
+    both = calls(("c1", "weather", BERLIN), ("c2", "weather", '{"city": "Rome"}'))
+    asked = options(WEATHER, parallel_tool_calls=False)
+    stage, done = await run(play, both, asked=asked)
+    assert [call.arguments for call in done.client_calls] == [BERLIN]
+    assert stage.journal.rows[0].tool_calls == done.client_calls
+
+
 async def test_a_named_tool_is_the_only_one_on_offer(play: Play) -> None:
     other = ToolSchema("search", "Search.", {"type": "object"})
     asked = options(WEATHER, other, mode=ToolMode.REQUIRED, names=("weather",))
@@ -130,6 +140,24 @@ async def test_without_client_tools_only_the_first_step_requires_a_call(play: Pl
     assert done.text == "Done."
     assert stage.server.requests[0].body["tool_choice"] == "required"
     assert "tool_choice" not in stage.server.requests[1].body
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+async def test_every_protocol_carries_a_call_and_its_result(
+    play: Play, protocol: ProtocolName
+) -> None:
+    stage = await play(calls(("c1", "weather", BERLIN)), ok("Sunny."))
+    stage.targets = [target_for(protocol, stage.server.url, CLOCKS)]
+    stage.task = {"turn_id": "t_01abc", "options": options(WEATHER)}
+    first = await stage.run()
+    (call,) = first.client_calls
+    assert call.arguments == BERLIN
+    result = Message("tool", "sunny", tool_call_id=call.id)
+    second = await stage.run(GO, *stage.journal.rows, result)
+    assert second.text == "Sunny."
+    _, asked, answered = stage.server.requests[1].asked.messages
+    assert asked["tool_calls"][0]["id"] == answered["tool_call_id"] == call.id
+    assert answered["content"] == "sunny"
 
 
 def test_allowed_tools_keep_the_own_tools() -> None:

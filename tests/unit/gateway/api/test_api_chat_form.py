@@ -129,6 +129,11 @@ def test_a_wrong_value_is_refused_in_words(body: Any, message: str, param: str) 
     assert refused.value.failure.param == param
 
 
+def test_an_option_without_effect_is_a_warning() -> None:
+    found = asked(by("user", "x"), web_search_options={})
+    assert found.warnings == ("`web_search_options` has no effect here.",)
+
+
 def test_different_bodies_have_different_digests() -> None:
     same = asked(by("user", "x")).digest
     assert asked(by("user", "x")).digest == same
