@@ -1,4 +1,4 @@
-"""Authentication of API requests by `Authorization: Bearer KEY` or `x-api-key: KEY`.
+"""Authentication by `Authorization: Bearer KEY`, and below `/v1/` also by `x-api-key: KEY`.
 
 `/metrics` needs the key of the configuration; the API also takes the stored keys.
 """
@@ -31,6 +31,7 @@ KEY_WITHOUT_ACCESS = HttpFailure(
 
 _REQUESTER = "holdfast.requester"
 """Key of the ASGI scope under which the sender of a request is kept."""
+_API_PREFIX = "/v1/"
 _LOCAL_NAMES = ("localhost", "127.0.0.1", "[::1]")
 _FORWARDING_HEADERS = ("forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-real-ip")
 
@@ -83,7 +84,9 @@ def _shown_key(request: Request) -> str:
     scheme, _, value = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() == "bearer":
         return value.strip()
-    return request.headers.get("x-api-key", "").strip()
+    if request.url.path.startswith(_API_PREFIX):
+        return request.headers.get("x-api-key", "").strip()
+    return ""
 
 
 def set_requester(request: Request, requester: Requester) -> None:

@@ -19,7 +19,8 @@ from gateway.http.errors import FOREIGN_ORIGIN, INTERNAL_ERROR, REQUEST_TOO_LARG
 from gateway.http.messages_errors import failure_for_path
 from gateway.http.responses import failure_response
 
-MAX_BODY_BYTES = 16 * 1024 * 1024
+MAX_BODY_BYTES = 32 * 1024 * 1024
+"""Room for a file of 15 MB in base64, with the rest of a conversation."""
 
 DISCARD_SECONDS = 5.0
 """Seconds for which the rest of an oversized body is read and discarded. Many clients send the

@@ -250,10 +250,10 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
         "messages[20].content[1].image_url.url",
         "at most 20",
     ),
-    "audio": (
-        {"messages": [{"role": "user", "content": [{"type": "input_audio"}]}]},
+    "video": (
+        {"messages": [{"role": "user", "content": [{"type": "video_url"}]}]},
         "messages[0].content[0]",
-        "input_audio",
+        "video_url",
     ),
 }
 

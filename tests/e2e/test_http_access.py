@@ -87,7 +87,7 @@ async def test_every_protected_route_needs_the_key_or_the_cookie(tmp_path: Path)
             "another key": {"Authorization": f"Bearer {key[:-1]}x"},
             "the key bare": {"Authorization": key},
             "the key as a password": {"Authorization": f"Basic {key}"},
-            "the key elsewhere": {"X-Api-Key": key, "Api-Key": key},
+            "the key elsewhere": {"Api-Key": key},
             "the key as a cookie": {"Cookie": f"holdfast={key}; api_key={key}"},
             "a cookie of nobody": {"Cookie": "holdfast_00000000=" + "x" * 43},
         }
@@ -96,6 +96,8 @@ async def test_every_protected_route_needs_the_key_or_the_cookie(tmp_path: Path)
                 status = await daemon.asked(method, path, **headers)
                 assert status == 401, (how, method, path)
             assert await daemon.asked(method, f"{path}?api_key={key}&key={key}") == 401
+            if not path.startswith("/v1/"):  # the API also takes this header
+                assert await daemon.asked(method, path, **{"X-Api-Key": key}) == 401
 
 
 async def test_key_opens_the_api_but_not_the_page(tmp_path: Path) -> None:

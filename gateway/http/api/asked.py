@@ -10,13 +10,14 @@ from sessions.records import MessageRole, ToolCall
 
 
 class RequestPicture(msgspec.Struct, frozen=True, kw_only=True):
-    """A picture of a request: its content, or the address to fetch it from."""
+    """A picture or another file of a request: its content, or the address to fetch it from."""
 
     name: str
     media_type: str = ""
     content: bytes = b""
     url: str = ""  # empty once the content is there
     param: str = ""  # position of `url` in the request, for error messages
+    voice: bool = False  # speech, to be transcribed
 
 
 class RequestMessage(msgspec.Struct, frozen=True, kw_only=True):

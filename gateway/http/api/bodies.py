@@ -98,7 +98,9 @@ def _values_of(type_: inspect.Type) -> Iterator[object]:
 def _validation_error(what: str, param: str, type_: object) -> RequestRefused:
     kind, part = _INVALID_VALUE.fullmatch(what), _CONTENT_PART.fullmatch(param)
     if kind and part:
-        msg = f"Parts of type “{kind['kind'][:80]}” are not supported, only text and pictures."
+        msg = (
+            f"Parts of type “{kind['kind'][:80]}” are not supported, only text, pictures and files."
+        )
         return invalid_request(msg, part["part"])
     if missing := _MISSING_FIELD.fullmatch(what):
         where = f"{param}.{missing['name']}" if param else missing["name"]

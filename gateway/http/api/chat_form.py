@@ -22,6 +22,7 @@ from gateway.http.api.chat_shapes import (
     AnswerMessage,
     AnswerToolCall,
     AssistantMessage,
+    AudioPart,
     CachedTokens,
     CalledFunction,
     ChatAnswer,
@@ -34,6 +35,7 @@ from gateway.http.api.chat_shapes import (
     Delta,
     DeltaToolCall,
     DeveloperMessage,
+    FilePart,
     PicturePart,
     ReasoningTokens,
     RefusalPart,
@@ -45,7 +47,7 @@ from gateway.http.api.chat_shapes import (
 from gateway.http.api.client_tools import FunctionDefinition, read_tools
 from gateway.http.api.endings import AnswerOutcome, FinishReason
 from gateway.http.api.failures import invalid_request
-from gateway.http.api.pictures import read_picture
+from gateway.http.api.pictures import read_audio, read_file, read_picture
 from gateway.http.api.pieces import AnswerPiece, AnswerTextPiece, ToolEndPiece, ToolStartPiece
 from gateway.http.api.plain.prefill import ask_to_continue
 from gateway.http.api.plain.tasks import read_task
@@ -200,6 +202,13 @@ def _read_content(
             case PicturePart():
                 where = f"messages[{number}].content[{place}].image_url.url"
                 pictures.append(read_picture(part.image_url.url, where, len(pictures) + 1))
+            case FilePart(file=file):
+                where = f"messages[{number}].content[{place}].file.file_data"
+                name = file.filename or ""
+                pictures.append(read_file(file.file_data, where, len(pictures) + 1, name=name))
+            case AudioPart(input_audio=audio):
+                where = f"messages[{number}].content[{place}].input_audio.data"
+                pictures.append(read_audio(audio.data, audio.format, where, len(pictures) + 1))
     return "\n".join(texts), tuple(pictures[first:])
 
 

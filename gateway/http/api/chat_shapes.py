@@ -20,7 +20,7 @@ from gateway.http.api.answer_options import (
 )
 from gateway.http.api.client_tools import FunctionDefinition
 from gateway.http.api.endings import FinishReason
-from gateway.http.api.pictures import PICTURE_URL_SCHEMA
+from gateway.http.api.pictures import FILE_DATA_SCHEMA, PICTURE_URL_SCHEMA
 
 # --- requests ----------------------------------------------------------------------------------
 
@@ -47,6 +47,32 @@ class PicturePart(msgspec.Struct, frozen=True, tag_field="type", tag="image_url"
     """A picture in a message; up to twenty per request."""
 
     image_url: PictureAddress
+
+
+class FileContent(msgspec.Struct, frozen=True):
+    """The content and the name of a file."""
+
+    file_data: Annotated[str, Meta(extra_json_schema=FILE_DATA_SCHEMA)]
+    filename: str | None = None
+
+
+class FilePart(msgspec.Struct, frozen=True, tag_field="type", tag="file"):
+    """A file, which the agent finds in its workspace."""
+
+    file: FileContent
+
+
+class AudioContent(msgspec.Struct, frozen=True):
+    """Speech, and its format."""
+
+    data: Annotated[str, Meta(extra_json_schema=FILE_DATA_SCHEMA)]
+    format: Literal["wav", "mp3"]
+
+
+class AudioPart(msgspec.Struct, frozen=True, tag_field="type", tag="input_audio"):
+    """Speech, which is transcribed if `[voice]` is configured."""
+
+    input_audio: AudioContent
 
 
 class CalledFunction(msgspec.Struct, frozen=True):
@@ -81,7 +107,7 @@ class DeveloperMessage(msgspec.Struct, frozen=True, tag_field="role", tag="devel
 class UserMessage(msgspec.Struct, frozen=True, tag_field="role", tag="user"):
     """A message of the user. The last one is answered, and must not be blank."""
 
-    content: str | list[TextPart | RefusalPart | PicturePart] | None = None
+    content: str | list[TextPart | RefusalPart | PicturePart | FilePart | AudioPart] | None = None
 
 
 class AssistantMessage(msgspec.Struct, frozen=True, tag_field="role", tag="assistant"):

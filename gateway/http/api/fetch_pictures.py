@@ -63,4 +63,4 @@ class RequestPictures:
             yield picture.content
 
         ref, size = await self._save(pieces())
-        return File(picture.name, picture.media_type, ref=ref, size=size)
+        return File(picture.name, picture.media_type, ref=ref, size=size, voice=picture.voice)

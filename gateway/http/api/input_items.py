@@ -80,5 +80,8 @@ def _content_parts(role: MessageRole, text: str, files: Iterable[File]) -> Itera
             yield {"type": "output_text", "text": text, "annotations": []}
         else:
             yield {"type": "input_text", "text": text}
-    for _ in files:  # pictures are listed without their content
+    for file in files:  # listed without their content
+        if not file.media_type.startswith("image/"):
+            yield {"type": "input_file", "filename": file.name, "file_id": None}
+            continue
         yield {"type": "input_image", "detail": "auto", "image_url": None, "file_id": None}

@@ -1,11 +1,14 @@
-"""Sans-IO: pictures of a request, given as a `data:` URL or by address."""
+"""Sans-IO: pictures, files and audio of a request, given in base64; pictures also by address."""
 
 import base64
 import binascii
+import mimetypes
 import re
 
+from msgspec.structs import replace
+
 from agent.request.pictures import SIGNATURE_BYTES, detect_media_type
-from gateway.http.api.asked import RequestPicture
+from gateway.http.api.asked import RequestPicture, replace_nul
 from gateway.http.api.failures import RequestRefused, invalid_request
 from gateway.media.incoming import MAX_FILES
 from sessions.values.file_names import extension_for
@@ -32,6 +35,20 @@ PICTURE_URL_SCHEMA = {
 }
 """JSON Schema of a picture's URL."""
 
+_BASE64 = "(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}(?:==|[A-Za-z0-9+/]=|[A-Za-z0-9+/]{2}))"
+_FILE_HEAD = (
+    r"[Dd][Aa][Tt][Aa]:([A-Za-z0-9.+_-]{1,60}/[A-Za-z0-9.+_-]{1,80})(?:;[^;,]*)*"
+    r";[Bb][Aa][Ss][Ee]64,"
+)
+FILE_DATA_SCHEMA = {
+    "type": "string",
+    "description": "The file in base64, or as a `data:` URL.",
+    "pattern": f"^(?:{_FILE_HEAD})?{_BASE64}$",
+}
+"""JSON Schema of the content of a file."""
+_AUDIO_TYPES = {"wav": "audio/wav", "mp3": "audio/mpeg"}  # by the format of `input_audio`
+
+_FILE_HEAD_PATTERN = re.compile(_FILE_HEAD)
 _DATA_URL_PATTERN = re.compile(_DATA_URL_HEAD)
 _WEB_URL_PATTERN = re.compile(_WEB_URL_HEAD)
 
@@ -64,6 +81,40 @@ def read_picture(url: str, param: str, number: int) -> RequestPicture:
     return RequestPicture(
         name=f"picture-{number}{extension_for(kind)}", media_type=kind, content=content
     )
+
+
+def read_file(
+    data: str, param: str, number: int, *, name: str = "", media_type: str = ""
+) -> RequestPicture:
+    """Read one file; raises `RequestRefused`. `number` is its position in the request."""
+    if number > MAX_FILES:
+        msg = f"A request can have at most {MAX_FILES} files."
+        raise invalid_request(msg, param)
+    head = _FILE_HEAD_PATTERN.match(data)
+    try:
+        content = base64.b64decode(data[head.end() :] if head else data, validate=True)
+    except (binascii.Error, ValueError):
+        content = b""
+    if not content:
+        msg = "The content of this file is not valid base64."
+        raise invalid_request(msg, param)
+    if len(content) > MAX_PICTURE_BYTES:
+        msg = f"This file is too large ({format_size(len(content))}, at most {format_size(MAX_PICTURE_BYTES)})."
+        raise invalid_request(msg, param)
+    kind = head[1].lower() if head else media_type
+    if not kind:
+        kind = mimetypes.guess_type(name)[0] or "application/octet-stream"
+    return RequestPicture(
+        name=replace_nul(name) or f"file-{number}{extension_for(kind)}",
+        media_type=kind,
+        content=content,
+    )
+
+
+def read_audio(data: str, format_: str, param: str, number: int) -> RequestPicture:
+    """Read speech, which is transcribed like a voice message; raises `RequestRefused`."""
+    file = read_file(data, param, number, media_type=_AUDIO_TYPES[format_])
+    return replace(file, voice=True)
 
 
 def with_content(wanted: RequestPicture, content: bytes) -> RequestPicture:

@@ -18,7 +18,7 @@ from gateway.http.api.asked import (
 from gateway.http.api.bodies import decode_body, missing_field
 from gateway.http.api.client_tools import FunctionDefinition, read_tools
 from gateway.http.api.failures import invalid_request
-from gateway.http.api.pictures import read_picture
+from gateway.http.api.pictures import read_audio, read_file, read_picture
 from gateway.http.api.plain.prefill import ask_to_continue
 from gateway.http.api.plain.tasks import read_task
 from gateway.http.api.responses_shapes import (
@@ -251,7 +251,13 @@ def _read_text(parts: InputContent, param: str, role: str, pictures: list[Reques
             texts.append(replace_nul(part.text or part.refusal))
         elif part.type == "input_image" and part.image_url and role == "user":
             pictures.append(read_picture(part.image_url, f"{here}.image_url", len(pictures) + 1))
+        elif part.type == "input_file" and part.file_data is not None and role == "user":
+            where, name = f"{here}.file_data", part.filename or ""
+            pictures.append(read_file(part.file_data, where, len(pictures) + 1, name=name))
+        elif part.type == "input_audio" and part.input_audio and role == "user":
+            where, audio = f"{here}.input_audio.data", part.input_audio
+            pictures.append(read_audio(audio.data, audio.format, where, len(pictures) + 1))
         else:
-            msg = f"Parts of type “{part.type[:40]}” are not supported, only text and pictures."
+            msg = f"Parts of type “{part.type[:40]}” are not supported, only text, pictures and files."
             raise invalid_request(msg, here)
     return "\n".join(texts)

@@ -11,12 +11,13 @@ from msgspec import UNSET, Meta, UnsetType
 from gateway.http.api.answer_options import Effort, JsonSchemaFormat, TopP, Verbosity
 from gateway.http.api.chat_shapes import (
     CHOICE_SCHEMA,
+    AudioContent,
     Temperature,
     TokenLimit,
     ToolChoiceForm,
 )
 from gateway.http.api.client_tools import ToolName
-from gateway.http.api.pictures import PICTURE_URL_SCHEMA
+from gateway.http.api.pictures import FILE_DATA_SCHEMA, PICTURE_URL_SCHEMA
 
 # --- requests ----------------------------------------------------------------------------------
 
@@ -25,12 +26,15 @@ TEXT_PART_TYPES = ("input_text", "output_text", "text", "summary_text", "refusal
 
 
 class InputPart(msgspec.Struct, frozen=True):
-    """Text or, in a message of the user, a picture (`input_image`)."""
+    """Text or, in a message of the user, a picture, a file or speech."""
 
     type: str
     text: str = ""
     refusal: str = ""
     image_url: str | None = None
+    file_data: str | None = None
+    filename: str | None = None
+    input_audio: AudioContent | None = None
 
 
 InputContent = str | list[InputPart] | None
@@ -156,6 +160,20 @@ _PICTURE_PART_SCHEMA = {
     },
     "required": ["image_url"],
 }
+_FILE_PART_SCHEMA = {
+    "properties": {"type": {"const": "input_file"}, "file_data": FILE_DATA_SCHEMA},
+    "required": ["file_data"],
+}
+_AUDIO_PART_SCHEMA = {
+    "properties": {"type": {"const": "input_audio"}, "input_audio": {"type": "object"}},
+    "required": ["input_audio"],
+}
+_USER_PART_SCHEMAS = [
+    _TEXT_PART_SCHEMA,
+    _PICTURE_PART_SCHEMA,
+    _FILE_PART_SCHEMA,
+    _AUDIO_PART_SCHEMA,
+]
 _MESSAGE_TYPE_SCHEMA = {"enum": ["message", None]}
 EXTRA_SCHEMAS: dict[str, dict[str, Any]] = {
     ResponseRequest.__name__: {"anyOf": [{"properties": {"tool_choice": CHOICE_SCHEMA}}]},
@@ -174,7 +192,7 @@ EXTRA_SCHEMAS: dict[str, dict[str, Any]] = {
                 "properties": {
                     "type": _MESSAGE_TYPE_SCHEMA,
                     "role": {"const": "user"},
-                    "content": {"items": {"anyOf": [_TEXT_PART_SCHEMA, _PICTURE_PART_SCHEMA]}},
+                    "content": {"items": {"anyOf": _USER_PART_SCHEMAS}},
                 },
                 "required": ["role"],
             },

@@ -28,7 +28,7 @@ from gateway.http.api.messages.shapes import (
     MessagesToolChoice,
     SystemBlock,
 )
-from gateway.http.api.pictures import read_picture
+from gateway.http.api.pictures import read_file, read_picture
 from gateway.http.api.plain.prefill import ask_to_continue
 from sessions.records import MessageRole, ToolCall
 
@@ -208,10 +208,22 @@ class _MessageReader:
                 return _read_text(block, param), []
             case "image", BlockSource() as source:
                 return None, [self._read_picture(source, f"{param}.source")]
+            case "document", BlockSource(type="base64", data=str(data)) as source:
+                return None, [self._read_file(source, data, block.title or "", param)]
             case "document", BlockSource(type="text", data=str(data)):
                 return replace_nul(data), []
             case _:
                 raise _unsupported_block(block, param)
+
+    def _read_file(self, source: BlockSource, data: str, name: str, param: str) -> RequestPicture:
+        self._picture_count += 1
+        return read_file(
+            data,
+            f"{param}.source.data",
+            self._picture_count,
+            name=name,
+            media_type=source.media_type or "",
+        )
 
     def _read_picture(self, source: BlockSource, param: str) -> RequestPicture:
         self._picture_count += 1
@@ -232,5 +244,7 @@ def _read_text(block: MessageBlock, param: str) -> str:
 
 
 def _unsupported_block(block: MessageBlock, param: str) -> RequestRefused:
-    msg = f"Blocks of type “{block.type[:40]}” are not supported here, only text and pictures."
+    msg = (
+        f"Blocks of type “{block.type[:40]}” are not supported here, only text, pictures and files."
+    )
     return invalid_request(msg, param)

@@ -10,7 +10,7 @@ from msgspec import Meta
 
 from gateway.http.api.chat_shapes import Temperature, TokenLimit
 from gateway.http.api.client_tools import ToolName
-from gateway.http.api.pictures import PICTURE_URL_SCHEMA
+from gateway.http.api.pictures import FILE_DATA_SCHEMA, PICTURE_URL_SCHEMA
 
 # --- requests ----------------------------------------------------------------------------------
 
@@ -25,7 +25,7 @@ class BlockSource(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MessageBlock(msgspec.Struct, frozen=True, kw_only=True):
-    """A block of a message: text, a picture, a tool call or the result of a tool.
+    """A block of a message: text, a picture, a document, a tool call or the result of a tool.
 
     Blocks of other types are ignored in messages of the assistant.
     """
@@ -39,6 +39,7 @@ class MessageBlock(msgspec.Struct, frozen=True, kw_only=True):
     tool_use_id: str | None = None
     content: "BlockContent" = None
     is_error: bool | None = None
+    title: str | None = None
 
 
 BlockContent = str | list[MessageBlock] | None
@@ -153,11 +154,34 @@ _PICTURE = {
     "properties": {"type": {"const": "image"}, "source": {"anyOf": _PICTURE_SOURCES}},
     "required": ["type", "source"],
 }
+_DOCUMENT = {
+    "properties": {
+        "type": {"const": "document"},
+        "source": {
+            "type": "object",
+            "properties": {"type": {"const": "base64"}, "data": FILE_DATA_SCHEMA},
+            "required": ["type", "data"],
+        },
+    },
+    "required": ["type", "source"],
+}
+_TEXT_DOCUMENT = {
+    "properties": {
+        "type": {"const": "document"},
+        "source": {
+            "type": "object",
+            "properties": {"type": {"const": "text"}, "data": {"type": "string"}},
+            "required": ["type", "data"],
+        },
+    },
+    "required": ["type", "source"],
+}
+_CONTENT = [_TEXT, _PICTURE, _DOCUMENT, _TEXT_DOCUMENT]
 _RESULT = {
     "properties": {
         "type": {"const": "tool_result"},
         "tool_use_id": {"type": "string"},
-        "content": {"items": {"anyOf": [_TEXT, _PICTURE]}},
+        "content": {"items": {"anyOf": _CONTENT}},
     },
     "required": ["type", "tool_use_id"],
 }
@@ -179,7 +203,7 @@ MESSAGES_SCHEMAS: dict[str, dict[str, Any]] = {
             {
                 "properties": {
                     "role": {"const": "user"},
-                    "content": {"items": {"anyOf": [_TEXT, _PICTURE, _RESULT]}},
+                    "content": {"items": {"anyOf": [*_CONTENT, _RESULT]}},
                 },
             },
             {
