@@ -81,7 +81,6 @@ floods: dev-environment
 
 markdown: dev-environment
 	-cd tests/node/markdown && npm install --ignore-scripts --no-audit --no-fund --no-package-lock --loglevel=error
-	-$(BIN)/python -m pip install --quiet tdjson==1.8.69
 	$(BIN)/python -m tests.faults.markdown_judges
 	$(BIN)/python -m tests.faults.markdown $(ARGS)
 

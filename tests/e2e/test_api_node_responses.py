@@ -114,7 +114,7 @@ async def test_node_library_raises_for_a_response_that_failed_before_text(
     ):
         with pytest.raises(Raised, match="too clever") as error:
             await sdk.run(case, retries=2, body=body("go"))
-        assert (error.value.name, error.value.status) == ("InternalServerError", 502)
+        assert (error.value.name, error.value.status) == ("BadRequestError", 400)
         assert len(model.requests) == 1
 
 

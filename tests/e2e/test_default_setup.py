@@ -148,7 +148,7 @@ async def test_first_start_leads_to_an_owner_with_tools_and_a_second_person(tmp_
             assert daemon.files == {f"telegram%3A{ANN}/notes/today.txt": "buy tea\n"}
 
             daemon.say(ANN, "tell bob")
-            asked = question(await telegram.shows(ANN, "May I use **send**?"))
+            asked = question(await telegram.shows(ANN, "May I use **post_send**?"))
             assert '"to": "bob"' in asked.markdown
             assert daemon.effects == []
             allow, _ = asked.actions
