@@ -55,15 +55,21 @@ def redact_markdown(text: str, redactor: Redactor) -> str:
     """Mask secrets in a text and in its drawn form.
 
     A paragraph that draws a secret loses its style and links, because their marks are inside the
-    secret.
+    secret. After the head of a private key all paragraphs lose them, because the key may continue
+    there.
     """
     text = redactor.redact(text)
     if not draws_secret(text, redactor):
         return text
     parts = _PARAGRAPH_END.split(text)
-    text = "".join(
-        _redact_drawn(part, redactor) if draws_secret(part, redactor) else part for part in parts
-    )
+    for number, part in enumerate(parts):
+        if not draws_secret(part, redactor):
+            continue
+        if PRIVATE_KEY_HEAD in _drawn_text(part):
+            parts[number:] = [_redact_drawn("".join(parts[number:]), redactor)]
+            break
+        parts[number] = _redact_drawn(part, redactor)
+    text = "".join(parts)
     return _redact_drawn(text, redactor) if draws_secret(text, redactor) else text
 
 

@@ -34,8 +34,12 @@ class GrowingRedaction:
 
     def __init__(self, redactor: Redactor) -> None:
         self._redactor = redactor
-        self._values: tuple[str, ...] | None = None  # configured secrets at the last call
-        self._can_settle = self._can_settle_words = True
+        self._forget()
+
+    def _forget(self) -> None:
+        self._values = self._redactor.values  # configured secrets at the last call
+        self._can_settle = not any("\n" in value for value in self._values)
+        self._can_settle_words = not any(" " in value for value in self._values)
         self._settled = ""  # beginning of the text
         self._masked = ""  # the same, as shown
 
@@ -50,7 +54,7 @@ class GrowingRedaction:
         if not self._can_settle:
             return redact_shown(visible_text(text), self._redactor)
         start, end = len(self._settled), self._settled_end(text)
-        head = self._redactor.redact(visible_text(text[start:end])) if end > start else ""
+        head = self._redactor.redact(visible_text(text[start:end]))
         rest = mask_unfinished(visible_text(text[end:]), self._redactor)
         rest = self._redactor.redact(rest)
         new = head + rest
@@ -60,12 +64,6 @@ class GrowingRedaction:
             self._settled, masked = text[:end], self._masked + head
             self._masked = self._settled if masked == self._settled else masked  # one copy
         return self._masked + rest
-
-    def _forget(self) -> None:
-        self._values = self._redactor.values
-        self._can_settle = not any("\n" in value for value in self._values)
-        self._can_settle_words = not any(" " in value for value in self._values)
-        self._settled = self._masked = ""
 
     def _settled_end(self, text: str) -> int:
         """Return the end of the last finished paragraph, or plain word, before any private key."""
@@ -78,4 +76,4 @@ class GrowingRedaction:
             return end
         mark = _NOT_PLAIN.search(text, end, limit)
         word = text.rfind(" ", end, mark.start() if mark else limit) + 1
-        return end if not word or text.endswith(_BEARER, 0, word) else word
+        return end if not word or text.endswith(_BEARER, end, word) else word

@@ -1,5 +1,6 @@
 """The short form of `make attack`: every row of the tables, in a few gateways."""
 
+import os
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -12,6 +13,14 @@ from tests.attack.ledger import Ledger, Row, attack
 from tests.attack.stage import Gate, gate, prepare
 
 pytestmark = pytest.mark.timeout(300)  # a test has hundreds of rows, each with its own deadline
+
+
+@pytest.mark.usefixtures("confined")
+def test_this_process_cannot_change_files_of_the_machine(tmp_path: Path) -> None:
+    for path in ("/etc/passwd", os.fspath(tmp_path.parents[1] / "other")):
+        with pytest.raises(PermissionError):
+            os.open(path, os.O_APPEND | os.O_CREAT | os.O_WRONLY)
+    (tmp_path / "own").write_text("kept")
 
 
 @pytest.mark.quick

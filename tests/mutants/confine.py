@@ -1,13 +1,12 @@
-"""Limits a process to changes below one folder, with Landlock.
+"""Limits the files that a process can change, with Landlock.
 
 Changed code may write anywhere: a mutant that switches off a check of paths would otherwise overwrite
-files of the machine.
+files of the machine. An attack that gets through may do the same.
 """
 
 import ctypes
 import os
 import struct
-from collections.abc import Iterable
 from pathlib import Path
 
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446  # the same on every architecture
@@ -28,11 +27,11 @@ def can_confine() -> bool:
     return _version() >= 3
 
 
-def confine_writes(folder: Path, devices: Iterable[Path] = (Path(os.devnull),)) -> None:
-    """Refuse this process and its children all changes of files except below a folder.
+def confine_writes(*folders: Path) -> None:
+    """Refuse this process and its children all changes of files except below the folders.
 
-    Reading stays allowed, and so does writing to the devices. Signals reach only processes that are
-    confined by the same call.
+    Reading stays allowed, and so does writing to the null device. Signals reach only processes that
+    are confined by the same call. Other threads of this process stay as they are.
     """
     version = _version()
     rights = _WRITE_FILE | _REMOVE_AND_MAKE | _REFER | _TRUNCATE
@@ -40,9 +39,9 @@ def confine_writes(folder: Path, devices: Iterable[Path] = (Path(os.devnull),)) 
     size = len(attributes) if version >= 6 else 8
     rules = _call(_CREATE_RULESET, ctypes.c_char_p(attributes), ctypes.c_size_t(size), 0)
     try:
-        _allow(rules, folder, rights)
-        for device in devices:
-            _allow(rules, device, _WRITE_FILE | _TRUNCATE)
+        for folder in folders:
+            _allow(rules, folder, rights)
+        _allow(rules, Path(os.devnull), _WRITE_FILE | _TRUNCATE)
         if _libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0):
             raise OSError(ctypes.get_errno(), "prctl")
         _call(_RESTRICT_SELF, rules, 0)

@@ -380,6 +380,23 @@ async def test_the_end_of_the_process_waits_neither_for_retries_nor_for_conversa
     assert await kit.running_people() == [EVE]
 
 
+async def test_a_check_while_the_process_ends_leaves_the_work_to_the_next_start(
+    store: RefusingStore,
+) -> None:
+    async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as turns:
+        async with asyncio.TaskGroup() as ended:
+            pass
+        kit = Kit(store, turns, ended)
+        await kit.receive("m1", EVE, chat="eve")
+        kit.without.add(EVE)
+        with kit.enforcement.closing():
+            await kit.enforcement.run()
+        assert kit.checks == 1
+        assert await kit.running_people() == [EVE]
+        with kit.pool.closing():
+            pass
+
+
 async def test_the_process_can_end_without_any_check(store: RefusingStore) -> None:
     async with conversations(store) as kit:
         with kit.enforcement.closing():

@@ -241,6 +241,10 @@ def test_token_like_text_is_masked(text: str, cleaned: str) -> None:
     assert Redactor().redact(text) == cleaned
 
 
+def test_every_line_of_a_long_text_is_masked() -> None:
+    assert Redactor().redact(f"token {TOKEN}\n" * 2000) == "token ***\n" * 2000
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -78,6 +78,18 @@ def test_a_token_split_by_markup_is_masked(before: str, after: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "head", ["-----BEGIN **RSA** PRIVATE KEY-----", "-----**BEGIN** RSA PRIVATE KEY-----"]
+)
+def test_a_private_key_of_several_paragraphs_with_a_split_head_is_masked(head: str) -> None:
+    text = (
+        f"*Fine.*\n\nopen**sesame** *a*\n\nSee {head}\nProc-Type: 4,ENCRYPTED\n\nMIIE\n\nMIIF\n"
+        "-----END RSA PRIVATE KEY-----\n\nThe *end*."
+    )
+    cleaned = redact_markdown(text, _CLEAN)
+    assert cleaned == "*Fine.*\n\n\\*\\*\\* a\n\nSee \\*\\*\\*\n\nThe end."
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "open **sesame!**",
