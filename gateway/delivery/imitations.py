@@ -7,8 +7,7 @@ has shown cannot be changed.
 """
 
 import re
-
-from sessions.values.text import blocks_of_lines
+from collections.abc import Iterator
 
 MODEL_MARK = "(from the model)"
 
@@ -17,10 +16,11 @@ _ENTITIES = r"&#(?:128272|[xX]0*1[fF]510);|:closed_lock_with_key:"
 
 _WORDS = {
     "✅": "You now have access|The model answers again|The disk has free space|Safe mode is over"
-    "|Back after|Allowed by|Allowed:",
+    "|Back after|Allowed by|Allowed:|Answered by",
     "❌": "Sorry, I couldn't finish this",
     "⚠": "The model spent its whole output|The model declined|This may be a duplicate",
-    "🚫": "The person who asked no longer|Denied by|Denied:",
+    "🚫": "The person who asked no longer|Denied by|Denied:|Declined by",
+    "❓": "The MCP server",
     "👋": "Hello! I don't know you yet|Hello! Just write to me",
     "🔑": "You are now the owner",
     "🆕": "New conversation",
@@ -56,20 +56,21 @@ def _loose(words: str) -> str:
     return words.replace("'", "['’]").replace(" ", "[ \u00a0*_]+")  # noqa: RUF001 - both are used
 
 
-def _words_pattern() -> str:
-    forms = []
-    for sign in dict.fromkeys((*_WORDS, *_LATER_WORDS)):
-        first, later = _WORDS.get(sign, ""), _LATER_WORDS.get(sign, "")
-        words = [f"(?:{_loose(first)})"] if first else []
-        words += [f"[^\\n]{{1,200}}?(?:{_loose(later)})"] if later else []
-        forms.append(f"{sign}{_BETWEEN}(?:{'|'.join(words)})")
-    return "|".join(forms)
+def _phrase_patterns() -> Iterator[str]:
+    for sign, words in _WORDS.items():
+        yield f"{sign}{_BETWEEN}(?:{_loose(words)})"
+    for sign, words in _LATER_WORDS.items():
+        yield f"{sign}[^\\n]{{1,200}}?(?:{_loose(words)})"
 
 
-_IMITATION = re.compile(
-    rf"^(?P<before>[^\w\n{_RARE_SIGNS}&:]*)(?=[{_RARE_SIGNS}]|{_ENTITIES})"
-    rf"|^[^\w\n]{{0,40}}?(?:{_words_pattern()})",
-    re.MULTILINE | re.IGNORECASE,
+_ANY_SIGN = re.compile(
+    f"[{_RARE_SIGNS}]|{'|'.join((*_WORDS, *_LATER_WORDS))}|{_ENTITIES}", re.IGNORECASE
+)
+_RARE_BEGINNING = re.compile(
+    rf"(?P<before>[^\w{_RARE_SIGNS}&:]*)(?=[{_RARE_SIGNS}]|{_ENTITIES})", re.IGNORECASE
+)
+_PHRASES = tuple(
+    re.compile(rf"[^\w]{{0,40}}?{pattern}", re.IGNORECASE) for pattern in _phrase_patterns()
 )
 
 
@@ -78,9 +79,15 @@ def mark_imitations(text: str) -> str:
     signs = _ASCII_SIGNS if text.isascii() else _SIGNS
     if not any(sign in text for sign in signs):
         return text  # the usual case, many times faster
-    return "".join(_IMITATION.sub(_marked, block) for block in blocks_of_lines(text))
+    return "\n".join(_mark_line(line) for line in text.split("\n"))
 
 
-def _marked(found: re.Match[str]) -> str:
-    before = found["before"]
-    return f"{found[0]} {MODEL_MARK}" if before is None else f"{before}{MODEL_MARK} "
+def _mark_line(line: str) -> str:
+    if not _ANY_SIGN.search(line):
+        return line
+    if rare := _RARE_BEGINNING.match(line):
+        before = rare["before"]
+        return f"{before}{MODEL_MARK} {line[len(before) :]}"
+    # The phrase that ends first counts, so that text after it cannot move the mark.
+    ends = [found.end() for phrase in _PHRASES if (found := phrase.match(line))]
+    return f"{line[: min(ends)]} {MODEL_MARK}{line[min(ends) :]}" if ends else line

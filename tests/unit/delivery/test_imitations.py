@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gateway.delivery.imitations import MODEL_MARK, mark_imitations
@@ -93,5 +93,8 @@ def test_ordinary_text_of_a_model_has_no_mark(text: str) -> None:
     ).map("".join),
     st.integers(0, 20),
 )
+@example("✅ now has access" * 2, 16)
+@example("✅ ✅ Allowed by✅ now has access", 14)
+@example("🚫 ✅ Back after no longer has access", 14)
 def test_the_mark_of_a_growing_text_never_moves(text: str, length: int) -> None:
     assert mark_imitations(text).startswith(mark_imitations(text[:length]))

@@ -136,7 +136,7 @@ async def test_sender_of_a_request_is_known_by_its_key(
 ) -> None:
     keys = Keys(LAPTOP, GONE, without_access=GONE)
     authenticate = authenticator(Secret(KEY), keys)
-    scope = {"type": "http", "headers": [(b"authorization", header.encode())]}
+    scope = {"type": "http", "path": "/v1/models", "headers": [(b"authorization", header.encode())]}
     assert await authenticate(Request(scope)) == expected
     assert keys.used == (["laptop"] if expected == requester_with(LAPTOP) else [])
 
