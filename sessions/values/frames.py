@@ -5,8 +5,8 @@ programs whose words must not look like a frame, a sender label or a message of 
 line of such a text therefore starts with "> ", which no end of a frame and no label does. Labels,
 role words and invisible characters inside are replaced all the same, and everything else, such as
 the brackets of quoted code, stays as written. A text that shares its line with a label has no
-square brackets. Equal texts always give equal frames, so the
-prompt of earlier turns stays cacheable.
+square brackets. Equal texts always give equal frames, so the prompt of earlier turns stays
+cacheable.
 """
 
 import re
