@@ -21,7 +21,7 @@ _COUNTED_USER = re.compile(r"[A-Za-z0-9._@+=-]{1,64}")
 
 
 class UserLabel(enum.StrEnum):
-    """What is known of the user of a request; a label of metrics."""
+    """Origin of the user name of a request; a label of metrics."""
 
     NONE = "none"
     NAMED = "named"

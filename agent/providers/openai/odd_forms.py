@@ -6,7 +6,7 @@ from typing import Any
 from agent.model.contract import UsageChunk
 
 _LEAST_EFFORTS = {"none": None, "minimal": "low"}
-"""What to send instead of efforts that not all services know."""
+"""Replacements of efforts that not all services know."""
 
 
 def flatten_text(content: object) -> str:

@@ -27,7 +27,7 @@ class CallNotSent(Exception):
 
 
 class CallHooks(msgspec.Struct, frozen=True):
-    """What a running call can tell people, and ask them."""
+    """Access of a running call to people: progress, and questions."""
 
     report_progress: ReportProgress
     ask_person: AskPerson | None = None  # None where no one can be asked

@@ -39,7 +39,7 @@ class LoginFailed(Exception):
 
 
 class RedirectAnswer(msgspec.Struct, frozen=True):
-    """What the authorization server appended to the redirect address."""
+    """Parameters that the authorization server added to the redirect address."""
 
     code: str
     state: str | None = None

@@ -34,7 +34,7 @@ class LoginStore:
         self._url = url
 
     async def has_tokens(self) -> bool:
-        """True if somebody has logged in at this server."""
+        """Return True if there is a login for this server."""
         return bool((await self._load()).tokens)
 
     async def expires_at(self) -> float | None:

@@ -54,7 +54,7 @@ _BRACKETED_TEX = re.compile(
     r"[\\^_={}]|^(?!.*[^\W\d_]{2})(?=.*[^\W\d_]).*[-+*/<>|()!]|[+*<>\u00d7\u00b7\u00f7≤≥≈≠∈→√∑∫]",
     re.DOTALL,
 )
-r"""What makes the text between `\(` and `\)` a formula: a sign of LaTeX, or an operator without words."""
+r"""Signs that make the text between `\(` and `\)` a formula: a sign of LaTeX, or an operator without words."""
 
 _CJK_SYMBOLS = (("\u2e80", "\u33ff"), ("\ufe30", "\ufe6f"), ("\uff00", "\uffef"))
 _PAIR = 2
