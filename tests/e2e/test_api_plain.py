@@ -56,6 +56,23 @@ async def test_a_request_in_a_session_is_answered_by_the_agent(tmp_path: Path) -
         assert api.kit.system(1)
 
 
+async def test_a_title_request_does_not_begin_the_session_that_a_program_names_on_its_own(
+    tmp_path: Path,
+) -> None:
+    session = {"X-Session-Id": "ses_1"}
+    async with (
+        ModelServer(ok("A title"), ok("Hello.")) as model,
+        served(tmp_path, model, tools=Workshop().tools()) as api,
+    ):
+        await api.wire.ask(TITLE, headers=session)
+        await api.wire.ask("hi", headers=session)
+        title, message = model.requests
+        assert not title.tools
+        assert message.tools
+        assert TITLE not in str(message.body["messages"])
+        assert sorted(await api.sessions()) == [("active", None), ("closed", "answered")]
+
+
 async def test_older_completions_take_one_prompt(tmp_path: Path) -> None:
     async with (
         ModelServer(ok("Hello."), ok("Hello."), ok("Hello.")) as model,
