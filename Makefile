@@ -1,6 +1,6 @@
 # `make run` starts the gateway; `make check` must pass before a merge. `make help` lists all targets.
 .DEFAULT_GOAL := help
-.PHONY: help run unit test check faults every-byte long-file many-chats floods markdown attack api-fuzz mutants first-run soak systemd bench man wheel format hooks new-platform lock clean run-environment dev-environment
+.PHONY: help run unit test check clients conformance faults every-byte long-file many-chats floods markdown attack api-fuzz mutants first-run soak systemd bench man wheel format hooks new-platform lock clean run-environment dev-environment
 BIN := .venv/bin
 NAME = # of a new platform, given on the command line only
 export PYTHON ARGS NAME
@@ -21,6 +21,8 @@ help:
 	@echo "               needs an idle machine                              (ARGS: --quick, --only NAME)"
 	@echo "make many-chats run 20 answers at once on each platform, in real time (ARGS: --size N --seconds N --rounds N)"
 	@echo "make conformance run the client scenarios of the MCP conformance suite (ARGS: SCENARIO...)"
+	@echo "make clients   install third-party clients, model servers and MCP servers, and use each with the gateway"
+	@echo "                                                                 (ARGS: for pytest, such as -k webui)"
 	@echo "make floods    flood the daemon with strangers, commands and text while a person in another chat asks"
 	@echo "                                                                 (ARGS: --only NAME --seconds N)"
 	@echo "make markdown  judge with TDLib and others, then show 5,000 texts and all prefixes of difficult ones on each platform (ARGS: --texts N)"
@@ -75,6 +77,9 @@ many-chats: dev-environment
 
 conformance: dev-environment
 	$(BIN)/python -m tests.conformance $(ARGS)
+
+clients: dev-environment
+	$(BIN)/python -m pytest tests/clients $(ARGS)
 
 floods: dev-environment
 	$(BIN)/python -m tests.faults.floods $(ARGS)
