@@ -172,7 +172,8 @@ class Actor:
         self._working = self._abandoned = False
         self._worker: asyncio.Task[None] | None = None
         self._turn: RunningTurn | None = None  # from the start until the end is handled
-        self._handle: TurnHandle | None = None
+        self._handle: TurnHandle | None = None  # until the end of the turn is handled
+        self._ended: TurnEnded | None = None  # of a finished turn, until it is handled
         self._task: asyncio.Task[None] | None = None
         self._crashed_turns: list[TurnCrashed] = []
         self._loaded_ids: frozenset[str] = frozenset()  # waiting rows seen while loading
@@ -359,7 +360,7 @@ class Actor:
     def _release_turn(self, event: Event) -> None:
         """Forget the turn once its end was handled or failed; the journal knows the state."""
         if isinstance(event, TurnEnded) and self._turn and self._turn.id == event.turn:
-            self._turn = None
+            self._turn = self._handle = self._ended = None
             self._unsaved_changes = ()
 
     async def _process_event(self, event: Event) -> None:
@@ -409,18 +410,24 @@ class Actor:
         for act in result.effects:
             if not isinstance(act, CancelTask) or act.turn.id == self._aborted_turn_id:
                 continue  # a decision repeated after a failure must not abort twice
-            if self._handle and self._task:
+            if self._handle:
                 self._aborted_turn_id = act.turn.id
-                kept = self._handle.abort(act.cause)
                 if act.resume_after_restart:
-                    kept = (Checkpoint(act.turn.id, self._handle.partial_text()),)
+                    kept: tuple[Change, ...] = (
+                        Checkpoint(act.turn.id, self._handle.partial_text()),
+                    )
+                elif self._ended:  # the turn is complete, but its end is not handled yet
+                    kept = self._ended.changes
+                else:
+                    kept = self._handle.abort(act.cause)
                 self._unsaved_changes = (*self._unsaved_changes, *kept)
-                self._task.cancel()
+                if self._task:
+                    self._task.cancel()
                 self._turn = act.turn
 
     def _start_turn(self, turn: RunningTurn, prepared: PreparedTurn) -> None:
         handle = prepared.create(self.post)
-        self._handle, self._turn = handle, turn
+        self._handle, self._turn, self._ended = handle, turn, None
         ended: list[TurnEnded] = []
         work = self._run_turn(handle, turn, ended)
         task = start_task(self._shared.tasks, work, name=f"turn {turn.id}")
@@ -442,9 +449,10 @@ class Actor:
             ended.append(handle.end_after_crash(error))
 
     def _on_turn_task_done(self, turn: RunningTurn, ended: list[TurnEnded]) -> None:
-        self._task = self._handle = None
-        last = ended[0] if ended else TurnEnded(turn.id, TurnState.INTERRUPTED, "cancelled")
-        self.post(last)
+        self._task = None
+        if ended:
+            self._ended = ended[0]
+        self.post(self._ended or TurnEnded(turn.id, TurnState.INTERRUPTED, "cancelled"))
 
     # --- loading ------------------------------------------------------------------------------
 

@@ -17,6 +17,7 @@ from sessions.conversation.events import (
     Interruption,
     MessageArrived,
     PendingMessage,
+    RequestTranscribed,
     ResumableSession,
     RunningTurn,
     SendNotice,
@@ -74,6 +75,10 @@ class StubTurn:
         self.called = asyncio.Event()
         self.go = asyncio.Event()
         self.cuts = 0
+
+    @property
+    def turn_id(self) -> str:
+        return self._turn.id
 
     def _rows(self, *rows: Message) -> Change:
         return AppendMessages(self._turn.session, self._turn.id, rows, 5)
@@ -289,6 +294,37 @@ async def test_an_answer_survives_a_conflict_of_an_earlier_event(
         rows = await talk.history()
         assert rows[:4] == [Message("user", "go"), CALL, SALVAGED, ANSWER]
         assert (await talk.states())[0] is TurnState.DONE
+
+
+async def test_an_answer_that_is_complete_when_stop_is_handled_is_kept(tmp_path: Path) -> None:
+    async with talking(tmp_path) as talk:
+        work = await talk.begin()
+        talk.store.refusals = [StoreUnavailable()]
+        waiting = talk.post(RequestTranscribed(work.turn_id, "went"))
+        await talk.store.refused.wait()
+        stopped = talk.post(StopTurn(ME))
+        work.go.set()  # the turn ends while the actor repeats the write
+        await waiting
+        await stopped
+        await talk.rested()
+        assert await talk.history() == [Message("user", "go"), CALL, SALVAGED, ANSWER]
+        assert await talk.states() == [TurnState.STOPPED]
+        assert work.cuts == 0
+
+
+async def test_a_stop_of_the_next_turn_stores_nothing_of_the_finished_one(tmp_path: Path) -> None:
+    async with talking(tmp_path) as talk:
+        first = await talk.begin()
+        entry = received("i2")
+        await talk.store.accept(entry)
+        await talk.post(MessageArrived(talk.host.read_pending(entry)))
+        first.go.set()
+        while len(talk.host.works) < 2:  # noqa: ASYNC110 - the second turn starts by itself
+            await asyncio.sleep(0)
+        await talk.host.works[1].called.wait()
+        await talk.post(StopTurn(ME))
+        expected = [Message("user", "go"), CALL, SALVAGED, ANSWER, Message("user", "go"), CALL, CUT]
+        assert await talk.history() == expected
 
 
 async def test_an_end_that_cannot_be_stored_is_recovered_later(
