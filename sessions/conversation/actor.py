@@ -412,18 +412,22 @@ class Actor:
                 continue  # a decision repeated after a failure must not abort twice
             if self._handle:
                 self._aborted_turn_id = act.turn.id
-                if act.resume_after_restart:
-                    kept: tuple[Change, ...] = (
-                        Checkpoint(act.turn.id, self._handle.partial_text()),
-                    )
-                elif self._ended:  # the turn is complete, but its end is not handled yet
-                    kept = self._ended.changes
-                else:
-                    kept = self._handle.abort(act.cause)
+                kept = self._changes_at_cancel(self._handle, act)
                 self._unsaved_changes = (*self._unsaved_changes, *kept)
                 if self._task:
                     self._task.cancel()
                 self._turn = act.turn
+
+    def _changes_at_cancel(self, handle: TurnHandle, act: CancelTask) -> tuple[Change, ...]:
+        """Return the changes that keep the work of a turn, also of one that has just ended."""
+        if ended := self._ended:
+            if not act.resume_after_restart:
+                return ended.changes
+            now = self._shared.clock.now()
+            return (*ended.changes, EndTurn(act.turn.id, ended.state, now, ended.cause))
+        if act.resume_after_restart:
+            return (Checkpoint(act.turn.id, handle.partial_text()),)
+        return handle.abort(act.cause)
 
     def _start_turn(self, turn: RunningTurn, prepared: PreparedTurn) -> None:
         handle = prepared.create(self.post)

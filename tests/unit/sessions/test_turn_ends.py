@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from sessions.changes import AppendMessages, Change, OpenSession, SetSession, SetTitle
@@ -15,6 +16,7 @@ from sessions.conversation.events import (
     ConversationState,
     Event,
     Interruption,
+    InterruptTurn,
     MessageArrived,
     PendingMessage,
     RequestTranscribed,
@@ -296,19 +298,34 @@ async def test_an_answer_survives_a_conflict_of_an_earlier_event(
         assert (await talk.states())[0] is TurnState.DONE
 
 
-async def test_an_answer_that_is_complete_when_stop_is_handled_is_kept(tmp_path: Path) -> None:
+STOP = StopTurn(ME)
+SHUTDOWN = InterruptTurn(SessionReason.RESTART, Interruption(request="go", minutes=0))
+RESUMABLE_SHUTDOWN = msgspec.structs.replace(SHUTDOWN, resume_after_restart=True)
+
+
+@pytest.mark.parametrize(
+    ("event", "state"),
+    [
+        pytest.param(STOP, TurnState.STOPPED, id="stop"),
+        pytest.param(SHUTDOWN, TurnState.INTERRUPTED, id="shutdown"),
+        pytest.param(RESUMABLE_SHUTDOWN, TurnState.DONE, id="shutdown with resumed turns"),
+    ],
+)
+async def test_an_answer_that_is_complete_when_its_turn_is_cancelled_is_kept(
+    tmp_path: Path, event: Event, state: TurnState
+) -> None:
     async with talking(tmp_path) as talk:
         work = await talk.begin()
         talk.store.refusals = [StoreUnavailable()]
         waiting = talk.post(RequestTranscribed(work.turn_id, "went"))
         await talk.store.refused.wait()
-        stopped = talk.post(StopTurn(ME))
+        cancelled = talk.post(event)
         work.go.set()  # the turn ends while the actor repeats the write
         await waiting
-        await stopped
+        await cancelled
         await talk.rested()
         assert await talk.history() == [Message("user", "go"), CALL, SALVAGED, ANSWER]
-        assert await talk.states() == [TurnState.STOPPED]
+        assert await talk.states() == [state]
         assert work.cuts == 0
 
 
