@@ -89,3 +89,31 @@ def _taken_message(home: Path, file: int) -> str:
         f"{who} is already running on {home}; stop it first, "
         "or use another state folder (HOLDFAST_HOME)."
     )
+
+
+def find_lock_holder(home: Path, proc_locks: Path = Path("/proc/locks")) -> tuple[bool, str]:
+    """Return whether the state folder is locked, and by which process, without taking the lock.
+
+    Taking the lock even for a moment would turn away a daemon that starts at that moment.
+    """
+    try:
+        lock, written = (home / "lock").stat(), (home / "lock").read_text(errors="replace").strip()
+        lines = proc_locks.read_text(encoding="ascii", errors="replace").splitlines()
+    except OSError:
+        return False, ""
+    for line in lines:
+        match line.split():
+            case [_, "FLOCK", _, _, process, place, *_] if _is_same_file(
+                place, lock, process == written
+            ):
+                return True, process if process.isdigit() and process != "0" else written
+            case _:
+                pass
+    return False, ""
+
+
+def _is_same_file(device_and_inode: str, file: os.stat_result, same_process: bool) -> bool:
+    """Return True if MAJOR:MINOR:INODE is `file`; some file systems number devices differently."""
+    major, minor, number = device_and_inode.split(":")
+    here = (int(major, 16), int(minor, 16)) == (os.major(file.st_dev), os.minor(file.st_dev))
+    return number == str(file.st_ino) and (here or same_process)

@@ -1,12 +1,12 @@
 """Restarts of a real process: no message is lost, a stop wins, crashes lead to safe mode."""
 
 import asyncio
+import json
 import signal
 import sqlite3
 from pathlib import Path
 from typing import Any
 
-from gateway.process.control_socket import send_request, socket_path
 from tests.e2e.all_platforms import daemon_in, three_platforms
 from tests.e2e.chat_users import ChatUsers
 from tests.e2e.daemon import Daemon, Page, answers, notices
@@ -55,7 +55,7 @@ async def test_three_early_crashes_cause_safe_mode_until_a_restart(
             await telegram.until(lambda: shown(telegram, OWNER, "🛟 Safe mode") == 1, 20)
             standing = await daemon.standing()
             assert (standing["status"], standing["ready"]) == (200, True)
-            assert "Safe mode after 3 crashes" in (await told(daemon, "status"))["safe_mode"]
+            assert "Safe mode after 3 crashes" in (await status_of(daemon))["safe_mode"]
             telegram.say(1001, "hello")
             await telegram.until(lambda: shown(telegram, 1001, "echo: hello") == 1, 20)
             assert "tools" not in model.requests[-1].body
@@ -66,7 +66,7 @@ async def test_three_early_crashes_cause_safe_mode_until_a_restart(
             telegram.say(1001, "again")
             await telegram.until(lambda: shown(telegram, 1001, "echo: again") == 1, 20)
             assert model.requests[-1].body["tools"]
-            assert (await told(daemon, "status"))["safe_mode"] is None
+            assert (await status_of(daemon))["safe_mode"] is None
         assert any("error" in line and "Safe mode after 3" in line for line in daemon.said)
 
 
@@ -170,7 +170,7 @@ async def test_messages_during_a_restart_are_answered_once_on_every_platform(
                 await telegram.say(CHIEF, "/restart")
                 await telegram.until(lambda: bool(said(telegram, CHIEF, BACK)), 40)
                 over.set()
-            status = await told(daemon, "status")
+            status = await status_of(daemon)
             assert (status["pid"], status["state"]) == (pid, "running")
             assert str(port) in status["url"]
             for name, people in place.people.items():
@@ -192,5 +192,6 @@ def said(people: ChatUsers, number: int, words: str) -> list[str]:
     return [each for each in people.shown(number) if words in each]
 
 
-async def told(daemon: Daemon, do: str) -> Any:
-    return await asyncio.to_thread(send_request, socket_path(daemon.home, {}), do)
+async def status_of(daemon: Daemon) -> Any:
+    """Return the status as a command prints it, which also waits for a daemon that is starting."""
+    return json.loads(await daemon.run("status", "--json"))

@@ -12,7 +12,13 @@ import click
 from msgspec.structs import replace
 
 from gateway.config.loader import ConfigOptions, LoadedConfig, read_environment
-from gateway.operate.cli.common import config_options, control_socket, load_settings, store_url
+from gateway.operate.cli.common import (
+    ask_daemon,
+    config_options,
+    control_socket,
+    load_settings,
+    store_url,
+)
 from gateway.operate.cli.found_config import confirm_found_config
 from gateway.operate.cli.remote import DaemonGone, RemoteChat
 from gateway.operate.cli.run import configure_logging, configured_platforms
@@ -47,6 +53,7 @@ async def _run_chat(options: ConfigOptions, name: str, *, with_platforms: bool) 
         return await open_stream(control_socket(), "chat", chat=name)
 
     try:
+        await asyncio.to_thread(ask_daemon, "status")  # waits for a daemon that is starting
         wire = await join()
     except NotRunning:
         loaded = load_settings(options)

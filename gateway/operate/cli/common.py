@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import functools
 import os
+import time
 from collections.abc import (
     AsyncIterator,
     Awaitable,
@@ -29,7 +30,8 @@ from gateway.config.loader import (
 )
 from gateway.errors import CannotStart, ConfigError
 from gateway.operate.cli.found_config import confirm_found_store
-from gateway.process.control_socket import NotRunning, send_request, socket_path
+from gateway.process.control_socket import NotAnswering, NotRunning, send_request, socket_path
+from gateway.process.lock import find_lock_holder
 from platforms.core.registry import load_specs
 from sessions.errors import StoreError, StoreTooNew
 from sessions.values.clock import SystemClock
@@ -40,6 +42,11 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 CommandFunction = Callable[..., None]
+
+_START_SECONDS = 20.0
+"""Time for a daemon that holds the lock of the state folder to answer."""
+
+_POLL_SECONDS = 0.05
 
 
 def config_options(command: CommandFunction) -> CommandFunction:
@@ -86,10 +93,27 @@ def control_socket() -> Path:
     return socket_path(state_folder(read_environment()), read_environment())
 
 
+def ask_daemon(operation: str, **args: object) -> Any:  # noqa: ANN401 - depends on the operation
+    """Call an operation of the daemon, and wait for one that is starting; raises `NotRunning`."""
+    until = time.monotonic() + _START_SECONDS
+    while True:
+        try:
+            return send_request(control_socket(), operation, args)
+        except NotRunning:
+            is_held, process = find_lock_holder(state_folder(read_environment()))
+            if not is_held:
+                raise
+        if time.monotonic() > until:
+            who = f" (process {process})" if process else ""
+            msg = f"Holdfast{who} is starting or stopping, and does not answer yet. Try again in a minute."
+            raise NotAnswering(msg)
+        time.sleep(_POLL_SECONDS)
+
+
 def call_daemon(operation: str, **args: object) -> Any:  # noqa: ANN401 - depends on the operation
     """Call an operation of the running daemon; raise `NotRunning` with one clear sentence."""
     try:
-        return send_request(control_socket(), operation, args)
+        return ask_daemon(operation, **args)
     except NotRunning:
         msg = f"{not_running_message()}, and this command needs it. Start it with: holdfast run"
         raise NotRunning(msg) from None

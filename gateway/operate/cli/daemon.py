@@ -9,14 +9,14 @@ import click
 
 from gateway.errors import HoldfastError
 from gateway.operate.cli.common import (
+    ask_daemon,
     call_daemon,
-    control_socket,
     json_option,
     not_running_message,
     print_json,
     print_text,
 )
-from gateway.process.control_socket import NotRunning, send_request
+from gateway.process.control_socket import NotRunning
 from sessions.records import ItemState
 from sessions.values.clock import SystemClock, rfc3339
 from sessions.values.loopback import is_loopback
@@ -71,7 +71,7 @@ def _ssh_destination() -> str:
 def status(*, as_json: bool) -> None:
     """See the help."""
     try:
-        found = send_request(control_socket(), "status")
+        found = ask_daemon("status")
     except NotRunning:
         if as_json:
             print_json({"state": "not running"})

@@ -9,8 +9,8 @@ import click
 from gateway.access.api_keys import KeyRole
 from gateway.config.loader import ConfigOptions, LoadedConfig
 from gateway.operate.cli.common import (
+    ask_daemon,
     config_options,
-    control_socket,
     json_option,
     load_settings,
     open_store,
@@ -18,7 +18,7 @@ from gateway.operate.cli.common import (
     print_table,
     store_url,
 )
-from gateway.process.control_socket import NotRunning, send_request
+from gateway.process.control_socket import NotRunning
 from gateway.process.lock import hold_state_folder
 
 _NO_KEYS = "There are no keys besides the one of http.api_key, which `holdfast config show --secrets` prints."
@@ -124,7 +124,7 @@ def _row(key: Mapping[str, Any]) -> tuple[str, ...]:
 def _operate(options: ConfigOptions, operation: str, **args: object) -> Any:  # noqa: ANN401 - depends on the operation
     """Call an operation of the daemon; without one, run it on the store of the configuration."""
     try:
-        return send_request(control_socket(), operation, args)
+        return ask_daemon(operation, **args)
     except NotRunning:
         loaded = load_settings(options)
     if operation == "keys_list":

@@ -13,8 +13,8 @@ import click
 from gateway.config.loader import read_environment, state_folder
 from gateway.errors import CannotStart, HoldfastError
 from gateway.operate.cli.common import call_daemon, print_text
-from gateway.operate.doctor.context import find_lock_holder
 from gateway.process.control_socket import NotRunning
+from gateway.process.lock import find_lock_holder
 from gateway.process.restart import IDLE_MINUTES, RestartRefused
 from gateway.process.restart_report import RestartState
 

@@ -13,7 +13,7 @@ import click
 from agent.settings import SERVICES, TargetSettings
 from gateway.config.loader import ConfigOptions, LoadedConfig, load, read_environment
 from gateway.errors import ConfigError
-from gateway.operate.cli.common import control_socket, json_option, print_json
+from gateway.operate.cli.common import ask_daemon, control_socket, json_option, print_json
 from gateway.operate.cli.found_config import confirm_found_config, remember_found_config
 from gateway.operate.cli.run import command_name, configured_platforms, run_daemon
 from gateway.operate.cli.service import ServiceNotInstalled
@@ -37,7 +37,7 @@ from gateway.operate.setup.wizard import (
     write_config,
 )
 from gateway.operate.systemd.manager import SYSTEMD_RUNTIME_FOLDER
-from gateway.process.control_socket import NotRunning, send_request
+from gateway.process.control_socket import NotRunning
 from gateway.runner import GatewayRunner
 from platforms.core.registry import load_specs
 from sessions.values.clock import SystemClock
@@ -237,7 +237,7 @@ class _SetupRun:
     def is_running(self) -> bool:
         """See `SetupActions`."""
         try:
-            send_request(control_socket(), "status")
+            ask_daemon("status")
         except NotRunning:
             return False
         return True

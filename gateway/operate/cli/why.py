@@ -11,8 +11,8 @@ from gateway.delivery.outbox import read_pauses
 from gateway.errors import HoldfastError
 from gateway.inbound.decisions import CORRECTIONS
 from gateway.operate.cli.common import (
+    ask_daemon,
     config_options,
-    control_socket,
     json_option,
     print_json,
     print_text,
@@ -21,7 +21,7 @@ from gateway.operate.cli.common import (
 from gateway.operate.why import chats, story
 from gateway.operate.why.facts import MessageReport, RunningGateway
 from gateway.operate.why.standing import wait_status
-from gateway.process.control_socket import EXPECTED_ERRORS, NotRunning, ProcessState, send_request
+from gateway.process.control_socket import EXPECTED_ERRORS, NotRunning, ProcessState
 from sessions.records import InboxEntry, OutboxItem
 from sessions.store.store import SessionStore
 from sessions.values.clock import SystemClock, rfc3339
@@ -92,7 +92,7 @@ def why(options: ConfigOptions, what: str, *, as_json: bool) -> None:
 def _ask_daemon() -> RunningGateway | None:
     """Return the state of the running gateway; None if none runs, empty without an answer."""
     try:
-        found = send_request(control_socket(), "status")
+        found = ask_daemon("status")
     except NotRunning:
         return None
     except EXPECTED_ERRORS:

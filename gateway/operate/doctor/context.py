@@ -1,7 +1,6 @@
 """The input of all checks, collected before the first check runs."""
 
 import asyncio
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from gateway.config.loader import (
 )
 from gateway.errors import ConfigError, HoldfastError
 from gateway.process.control_socket import NotRunning, send_request, socket_path
+from gateway.process.lock import find_lock_holder
 from gateway.settings import Settings
 from sessions.values.clock import Clock
 
@@ -113,31 +113,3 @@ async def _inspect_daemon(home: Path, environ: Mapping[str, str]) -> DaemonInfo:
         return DaemonInfo(problem=str(error).rstrip("."), lock_held=held, lock_holder=holder)
     fields = status if isinstance(status, dict) else {}
     return DaemonInfo(running=True, status=fields, lock_held=held, lock_holder=holder)
-
-
-def find_lock_holder(home: Path, proc_locks: Path = Path("/proc/locks")) -> tuple[bool, str]:
-    """Return whether the state folder is locked, and by which process, without taking the lock.
-
-    Taking the lock even for a moment would turn away a daemon that starts at that moment.
-    """
-    try:
-        lock, written = (home / "lock").stat(), (home / "lock").read_text(errors="replace").strip()
-        lines = proc_locks.read_text(encoding="ascii", errors="replace").splitlines()
-    except OSError:
-        return False, ""
-    for line in lines:
-        match line.split():
-            case [_, "FLOCK", _, _, process, place, *_] if _is_same_file(
-                place, lock, process == written
-            ):
-                return True, process if process.isdigit() and process != "0" else written
-            case _:
-                pass
-    return False, ""
-
-
-def _is_same_file(device_and_inode: str, file: os.stat_result, same_process: bool) -> bool:
-    """Return True if MAJOR:MINOR:INODE is `file`; some file systems number devices differently."""
-    major, minor, number = device_and_inode.split(":")
-    here = (int(major, 16), int(minor, 16)) == (os.major(file.st_dev), os.minor(file.st_dev))
-    return number == str(file.st_ino) and (here or same_process)

@@ -12,10 +12,10 @@ from typing import Any
 from aiohttp import web
 
 from gateway.config.loader import ConfigOptions
-from gateway.operate.doctor.context import DoctorContext, collect_context, find_lock_holder
+from gateway.operate.doctor.context import DoctorContext, collect_context
 from gateway.operate.doctor.daemon import check_daemon, remove_stale_socket
 from gateway.process.control_socket import serve_control_socket, socket_path
-from gateway.process.lock import hold_state_folder
+from gateway.process.lock import find_lock_holder, hold_state_folder
 from platforms.core.registry import load_specs
 from sessions.values.clock import SystemClock
 from tests.fakes.case import only, told
