@@ -57,7 +57,13 @@ _LANGUAGE = re.compile(r"[\w+\-.#]+", re.ASCII)
 _ADDRESS = re.compile(r"(https?://[^\s<]+[^\s<.,:;\"'\])*_~|`])")
 _MARKUP_LOOKALIKE = re.compile(
     r"\\(?=[^0-9A-Za-z\s])|[*_]{2,}|(?<![^\W_])_|_(?![^\W_])|\*(?!\s)|~{2,}|\|{2,}|`"
-    r"|<(?=@|#\d|a?:\w|t:-?\d|id:|/[\w -]+:\d)|@(?=everyone|here)|\](?=\()"
+    r"|<(?=@|#\d|a?:\w|t:-?\d|id:|/[\w -]+:\d)|@(?=everyone|here)|(?<=\])\("
+)
+_ENDS_EMPHASIS = re.compile(r"(?<!\\)_(?![0-9A-Za-z_])")
+_NAME_SIGN = re.compile(
+    r"```.*?```|(?P<ticks>`+)(?!`).*?(?<!`)(?P=ticks)(?!`)|https?://[^\s<]+"
+    r"|(?P<sign>(?<=[^\W_])_(?=[^\W_]))",
+    re.DOTALL,
 )
 _BLOCK_LOOKALIKE = re.compile(r"^( *)(?:(#{1,3} |-# |>>? |>>> |[-*] )|(\d+)(\. ))", re.MULTILINE)
 
@@ -68,8 +74,19 @@ def render(md: str, limit: int = MAX_CHARS) -> str:
     for layout in (_aligned_table, _compact_table):
         text = _MarkdownWriter(layout).draw(blocks)
         if len(text) <= limit and (text.strip() or not md.strip()):
-            return text
+            guarded = _guard_names(text)
+            return guarded if len(guarded) <= limit else text
     return md
+
+
+def _guard_names(text: str) -> str:
+    """Escape the `_` of names such as a_b if Discord may read emphasis from there on.
+
+    Discord's emphasis may begin inside a word, and end inside code or a URL.
+    """
+    if not _ENDS_EMPHASIS.search(text):
+        return text
+    return _NAME_SIGN.sub(lambda found: "\\_" if found["sign"] else found[0], text)
 
 
 TableLayout = Callable[[list[list[str]], bool], list[str]]

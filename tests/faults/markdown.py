@@ -39,7 +39,7 @@ from tests.faults.markdown_stages import (
     TelegramStage,
     expected_plain,
 )
-from tests.faults.markdown_texts import NASTY, text_of
+from tests.faults.markdown_texts import ANSWERS, NASTY, SAMPLES, text_of
 from tests.faults.markdown_wire import differences
 
 STAGES: dict[str, Callable[[], Stage]] = {
@@ -159,15 +159,15 @@ async def try_beginnings(platform: str, names: Iterable[str], step: int = 1) -> 
     live, final = Tally(f"{platform}, live beginnings"), Tally(f"{platform}, final beginnings")
     began = time.monotonic()
     for name in names:
-        for end in range(1, len(NASTY[name]) + 1, step):
-            md = NASTY[name][:end]
+        for end in range(1, len(SAMPLES[name]) + 1, step):
+            md = SAMPLES[name][:end]
             if md.strip():
                 await try_live(stage, f"{name}[:{end}]", md, live)
     live.seconds, began = time.monotonic() - began, time.monotonic()
     for name in names:
-        for end in range(1, len(NASTY[name]) + 1, step):
-            if NASTY[name][:end].strip():
-                await try_text(stage, f"{name}[:{end}]", NASTY[name][:end], final)
+        for end in range(1, len(SAMPLES[name]) + 1, step):
+            if SAMPLES[name][:end].strip():
+                await try_text(stage, f"{name}[:{end}]", SAMPLES[name][:end], final)
     final.seconds = time.monotonic() - began
     return live, final
 
@@ -212,7 +212,7 @@ async def try_streams(names: Iterable[str], step: int = 1) -> Tally:
     stage, tally = SlackStage(), Tally("slack, streams")
     began = time.monotonic()
     for name in names:
-        md = NASTY[name]
+        md = SAMPLES[name]
         parts = [render_live(md[:end], stage.capabilities) for end in range(1, len(md) + 1, step)]
         texts = ["".join(each) for each in parts if each]
         moments, final = await stage.stream([*texts, *render_final(md, stage.capabilities)])
@@ -348,7 +348,7 @@ def _tried(kind: str, count: int) -> list[Tally]:
         case "telegram" | "discord" | "slack":
             return [asyncio.run(try_texts(kind, range(count)))]
         case "streams":
-            return [asyncio.run(try_streams(NASTY))]
+            return [asyncio.run(try_streams(SAMPLES))]
         case "refusals":
             return asyncio.run(try_refusals(_some(count // 5)))
         case "wire":
@@ -356,7 +356,8 @@ def _tried(kind: str, count: int) -> list[Tally]:
         case "cuts":
             return [try_cuts(_some(count // 5))]
         case _:
-            return list(asyncio.run(try_beginnings(kind.split(maxsplit=1)[0], NASTY)))
+            platform, *_, of = kind.split()
+            return list(asyncio.run(try_beginnings(platform, NASTY if of == "beginnings" else ANSWERS)))
 
 
 def _some(count: int) -> dict[str, str]:
@@ -373,6 +374,7 @@ def main() -> None:
     kinds = [
         *STAGES,
         *(f"{name} beginnings" for name in STAGES),
+        *(f"{name} beginnings of answers" for name in STAGES),
         "streams",
         "refusals",
         "wire",

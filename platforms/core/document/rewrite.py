@@ -1,20 +1,28 @@
 """Sans-IO: Markdown rewritten for a platform that draws Markdown, but not the whole dialect.
 
-HTML tags become marks, formulas become code, and reference links become links with their URL.
+HTML tags become marks, formulas become code, and reference links become links with their URL. Emphasis
+next to Chinese, Japanese and Korean punctuation gets the space that CommonMark needs.
 """
 
 import html
 import re
 
-from platforms.core.document.inlines import TAG, is_formula, looks_like_tex, tag_pairs
+from platforms.core.document.inlines import (
+    ENVIRONMENT,
+    TAG,
+    is_formula,
+    looks_like_tex,
+    needs_space_for_emphasis,
+    tag_pairs,
+)
 from platforms.core.document.references import References, footnote_labels, may_define_links
 from platforms.core.document.tree import SCRIPTS
 from platforms.core.markdown import find_fences
 
-_MAY_CHANGE = re.compile(r"<[/a-zA-Z]|\$|\\[(\[b]|\]:")
+_MAY_CHANGE = re.compile(r"<[/a-zA-Z]|\$|\\[(\[b]|\]:|\*[^\x00-\x7f]|[^\x00-\x7f]\*")
 _PARAGRAPH_END = re.compile(r"(\n[ \t]*\n)")
 _TOKEN = re.compile(
-    r"(?P<environment>^\\begin\{(?P<name_of>[A-Za-z]{1,20}\*?)\}.{0,2000}?\\end\{(?P=name_of)\})"
+    rf"(?P<environment>{ENVIRONMENT})"
     r"|\\\((?P<round>.{1,600}?)\\\)|\\\[(?P<square>.{1,600}?)\\\]|\$\$(?P<double>[^$`]{1,1000})\$\$(?![\w$])"
     r"|\$(?=[^\s$])(?P<single>[^$`\n]{0,300}?[^\s$`\\])\$(?![\w$])|(?P<line_break><br ?/?>)"
     rf"|\\.|(?<!`)(?P<ticks>`+)(?!`).*?(?<!`)(?P=ticks)(?!`)|{TAG}",
@@ -36,9 +44,15 @@ _DETAILS_END = re.compile(r"</details>[ \t]*$", re.IGNORECASE | re.MULTILINE)
 _SUMMARY = re.compile(r"<summary>\s*(.*?)\s*(?:</summary>[ \t]*|\Z)", re.IGNORECASE | re.DOTALL)
 _REFERENCE = re.compile(
     r"\\.|(?<!`)(?P<ticks>`+)(?!`).*?(?<!`)(?P=ticks)(?!`)|\[\^(?P<note>[^\[\]^\s]{1,99})\]"
-    r"|!?\[(?P<words>[^\[\]\n]{1,300})\](?:\[(?P<label>[^\[\]\n]{0,300})\])?(?![(:\[])",
+    r"|!?\[(?P<words>(?:[^\[\]\n]|\[[^\[\]\n]{0,80}\]){1,300})\](?:\[(?P<label>[^\[\]\n]{0,300})\])?(?![(:\[])",
     re.DOTALL,
 )
+_EMPHASIS = re.compile(
+    r"\\.|(?<!`)(?P<ticks>`+)(?!`).*?(?<!`)(?P=ticks)(?!`)"
+    r"|(?<!\*)(?P<mark>\*{1,3})(?![\s*])(?P<inside>[^*\n]{1,500})(?<![\s\\])(?P=mark)(?!\*)",
+    re.DOTALL,
+)
+_HAIR_SPACE = "\u200a"
 _MARKS = {
     **dict.fromkeys(("b", "strong"), "**"),
     **dict.fromkeys(("i", "em"), "*"),
@@ -60,6 +74,9 @@ def rewrite_markdown(text: str, *, references: bool = True) -> str:
     parts, prose = _split(text)
     for number in prose:
         parts[number] = _rewrite_paragraph(parts[number])
+    if references:  # not while the text grows, because a space may be added at its beginning
+        for number in prose:
+            parts[number] = _EMPHASIS.sub(_with_hair_spaces, parts[number])
     if references and "]:" in text:
         _resolve_references(parts, prose, footnote_labels(text), defines=may_define_links(text))
     return "".join(parts)
@@ -205,6 +222,17 @@ def _mark(name: str, inside: str) -> str:
     return _MARKS[name] if inside.strip() == inside and inside else ""
 
 
+def _with_hair_spaces(emphasis: re.Match[str]) -> str:
+    """Separate marks from Chinese, Japanese and Korean letters where CommonMark needs a space."""
+    inside = emphasis["inside"]
+    if not inside:
+        return emphasis[0]
+    text, start, end = emphasis.string, emphasis.start(), emphasis.end()
+    left = needs_space_for_emphasis(text[start - 1 : start], inside[0])
+    right = needs_space_for_emphasis(text[end : end + 1], inside[-1])
+    return f"{_HAIR_SPACE * left}{emphasis[0]}{_HAIR_SPACE * right}"
+
+
 def _code(text: str, token: re.Match[str], tex: str) -> str | None:
     if "`" in tex:
         return None
@@ -213,7 +241,8 @@ def _code(text: str, token: re.Match[str], tex: str) -> str | None:
     after = text[token.end() :].partition("\n")[0]
     if token["round"] or token["single"] or before.strip() or after.strip(" .,"):
         return f"`{' '.join(tex.split())}`"
-    return f"```latex\n{tex}\n```"
+    lines = [line.removeprefix(before) for line in tex.split("\n")]
+    return f"\n{before}".join(("```latex", *lines, "```"))
 
 
 def _resolve(text: str, references: References) -> str:
@@ -224,7 +253,11 @@ def _resolve(text: str, references: References) -> str:
             return f"\\[{found['note']}\\]" if found["note"] in references.notes else found[0]
         if not found["words"]:
             return found[0]
-        url = references.url(found["label"] or found["words"])
-        return f"[{found['words']}]({url})" if url else found[0]
+        if url := references.url(found["label"] or found["words"]):
+            return f"[{found['words']}]({url})"
+        if "[" not in found["words"]:
+            return found[0]
+        first = found[0].index("[") + 1
+        return found[0][:first] + _REFERENCE.sub(link, found[0][first:])
 
     return _REFERENCE.sub(link, text)

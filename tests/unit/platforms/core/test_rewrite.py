@@ -34,6 +34,21 @@ from platforms.core.document.rewrite import rewrite_markdown, without_unfinished
         ),
         ("a\n\n[r]: https://e.org", "a\n\n[r]: https://e.org"),
         ("a[^1]\n\n[^1]: b", "a\\[1\\]\n\n\\[1\\]: b"),
+        ("1. a\n   $$x\\,y$$\n2. b", "1. a\n   ```latex\n   x\\,y\n   ```\n2. b"),
+        ("- a\n  \\[\n  x\\\\y\n  \\]", "- a\n  ```latex\n  x\\\\y\n  ```"),
+        (
+            "- a\n  \\begin{align}\n  a\\\\b\n  \\end{align}",
+            "- a\n  ```latex\n  \\begin{align}\n  a\\\\b\n  \\end{align}\n  ```",
+        ),
+        (
+            "so \\begin{cases} a \\\\ b \\end{cases} c",
+            "so `\\begin{cases} a \\\\ b \\end{cases}` c",
+        ),
+        ("[[1]][r]\n\n[r]: https://e.org", "[[1]](https://e.org)\n\n"),
+        ("**「a」**は `**「a」**は`", "**「a」**\u200aは `**「a」**は`"),
+        ("これは**（a）**と*「b」*", "これは\u200a**（a）**\u200aと\u200a*「b」*"),
+        ("**加粗。**后面", "**加粗。**\u200a后面"),
+        ("**重点** (**a**)b, a**(b)** c", "**重点** (**a**)b, a**(b)** c"),
     ],
 )
 def test_what_the_platform_does_not_draw_is_rewritten(md: str, rewritten: str) -> None:
