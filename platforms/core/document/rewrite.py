@@ -19,8 +19,12 @@ from platforms.core.document.references import References, footnote_labels, may_
 from platforms.core.document.tree import SCRIPTS
 from platforms.core.markdown import find_fences
 
-_MAY_CHANGE = re.compile(r"<[/a-zA-Z]|\$|\\[(\[b]|\]:|\*[^\x00-\x7f]|[^\x00-\x7f]\*")
+_MAY_CHANGE = re.compile(r"<[/a-zA-Z]|\$|\\[(\[b]|\]:|\*[^\x00-\x7f]|[^\x00-\x7f]\*|\|.*`")
 _PARAGRAPH_END = re.compile(r"(\n[ \t]*\n)")
+_HEADING_LINE = re.compile(r"(^ {0,3}#{1,6}[ \t][^\n]*\n)", re.MULTILINE)
+_ROW = re.compile(r"^[ \t]*\|.*", re.MULTILINE)
+_CODE_IN_ROW = re.compile(r"(?<![`\\])(`+)(?!`).*?(?<!`)\1(?!`)")
+_BAR = re.compile(r"(?<!\\)\|")
 _TOKEN = re.compile(
     rf"(?P<environment>{ENVIRONMENT})"
     r"|\\\((?P<round>.{1,600}?)\\\)|\\\[(?P<square>.{1,600}?)\\\]|\$\$(?P<double>[^$`]{1,1000})\$\$(?![\w$])"
@@ -102,17 +106,22 @@ def _resolve_references(
 ) -> None:
     collected = References({}, notes, collecting=True)
     for number in prose if defines else ():
-        if parts[number].lstrip().startswith("["):
-            collected.without_definitions(parts[number].strip())
+        for piece in _HEADING_LINE.split(parts[number]):
+            if piece.lstrip().startswith("["):
+                collected.without_definitions(piece.strip())
     references = References(collected.urls, notes)
     for number in prose:
         parts[number] = _resolve(parts[number], references)
     used = {label: url for label, url in references.urls.items() if label in references.used}
     hidden = References(used, notes)
     for number in prose if used else ():
-        if parts[number].lstrip().startswith("["):
-            shown = hidden.without_definitions(parts[number].strip())
-            parts[number] = shown.replace("&#91;", "\\[")
+        pieces = _HEADING_LINE.split(parts[number])
+        for place, piece in enumerate(pieces):
+            if piece.lstrip().startswith("["):
+                shown = hidden.without_definitions(piece.strip())
+                if shown != piece.strip():
+                    pieces[place] = shown.replace("&#91;", "\\[")
+        parts[number] = "".join(pieces)
 
 
 def without_unfinished_source(text: str) -> str:
@@ -138,6 +147,8 @@ def _rewrite_paragraph(text: str) -> str:
     if "<" in text:
         text = _SUMMARY.sub(_title, text)
         text = _DETAILS_END.sub("", _DETAILS.sub("", text))
+    if "|" in text and "`" in text:
+        text = _ROW.sub(_with_escaped_bars, text)
     pairs = tag_pairs(text) if "<" in text else {}
     out, place = [], 0
     for token in _TOKEN.finditer(text):
@@ -148,6 +159,11 @@ def _rewrite_paragraph(text: str) -> str:
             out += [text[place : token.start()], new]
             place = end
     return "".join(out) + text[place:]
+
+
+def _with_escaped_bars(row: re.Match[str]) -> str:
+    """Escape the bars inside the code of a table row, which would end a cell."""
+    return _CODE_IN_ROW.sub(lambda code: _BAR.sub(r"\\|", code[0]), row[0])
 
 
 def _title(summary: re.Match[str]) -> str:

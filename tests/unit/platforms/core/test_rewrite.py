@@ -48,6 +48,9 @@ from platforms.core.document.rewrite import rewrite_markdown, without_unfinished
         ("**「a」**は `**「a」**は`", "**「a」**\u200aは `**「a」**は`"),
         ("これは**（a）**と*「b」*", "これは\u200a**（a）**\u200aと\u200a*「b」*"),
         ("**加粗。**后面", "**加粗。**\u200a后面"),
+        ("## A\n[r]\n## B\n[r]: https://e.org", "## A\n[r](https://e.org)\n## B\n"),
+        ("| `a || b` | `c \\| d` |", "| `a \\|\\| b` | `c \\| d` |"),
+        ("a | `b | c`", "a | `b | c`"),
         ("**重点** (**a**)b, a**(b)** c", "**重点** (**a**)b, a**(b)** c"),
     ],
 )
