@@ -37,6 +37,7 @@ ACCEPTED = {
     ("example 498", "", "escaped brackets"): _TARGET,
     ("example 498", "", "LaTeX damaged"): _TARGET,
     ("example 533", "", "reference links"): _NESTED,
+    ("example 564", "page", "reference links"): "a mark in the words of a link closes one before it",
     ("example 568", "Slack", "reference links"): _CHAINED,
     ("example 570", "Slack", "reference links"): _CHAINED,
 }

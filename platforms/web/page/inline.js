@@ -4,6 +4,7 @@
 // after a mark goes into the top frame. A closing mark folds the frames down to its partner into an
 // element; frames without a partner become text again.
 
+import { renderFormula } from "./math.js";
 import { addressOf, noteAt } from "./references.js";
 
 const PLAIN = /[^\\`*_~[\]!<&\n$hH]+/y;
@@ -16,6 +17,7 @@ const TAG = /<(\/?)(b|strong|i|em|u|ins|s|del|strike|sub|sup|code|kbd)>|<(a)(?=\
 const TAG_OR_CODE = /\\.|(?<!`)(`+)(?!`).*?(?<!`)\1(?!`)|<(\/?)(b|strong|i|em|u|ins|s|del|strike|sub|sup|code|kbd)>|<(\/?)a(?:>|\s[^<>]{0,2000}>)/gis;
 const ELEMENTS = { b: "strong", strong: "strong", i: "em", em: "em", u: "u", ins: "u", s: "del", del: "del", strike: "del", sub: "sub", sup: "sup" };
 const BRACKETED_TEX = /[\\^_={}]|^(?!.*\p{L}{2})(?=.*\p{L}).*[-+*/<>|()!]|[+*<>\u00d7\u00b7\u00f7≤≥≈≠∈→√∑∫]/su; // else the brackets are only escaped
+const ENVIRONMENT = /\\begin\{([A-Za-z]{1,20}\*?)\}[^]{0,2000}?\\end\{\1\}/y;
 const TEX = /[\\^_={}+*/<>]|^[A-Za-z]$/; // other text between dollars is an amount
 const PUNCTUATION = /[\p{P}\p{S}]/u;
 const UNSPACED = /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Hangul}]/u;
@@ -104,7 +106,7 @@ class Line {
     if (next === "\n") {
       this.#at += 1;
       this.#newline();
-    } else if ((next === "(" || next === "[") && this.#bracketed(next)) {
+    } else if (((next === "(" || next === "[") && this.#bracketed(next)) || (next === "b" && this.#environment())) {
       // It is a formula.
     } else if (ESCAPABLE.test(next)) {
       this.#at += 1;
@@ -114,12 +116,16 @@ class Line {
     }
   }
 
-  /** Add a formula as it was typed, because its backslashes and asterisks are no Markdown. */
+  /** Add a formula. One that cannot be drawn stays as it was typed: its backslashes are no Markdown. */
   #formula(end) {
-    const node = document.createElement("code");
-    node.className = "math";
-    node.dir = "ltr";
-    node.textContent = this.#text.slice(this.#at, end);
+    const source = this.#text.slice(this.#at, end);
+    let node = renderFormula(source, source.startsWith("$$") || source.startsWith("\\["));
+    if (!node) {
+      node = document.createElement("code");
+      node.className = "math";
+      node.dir = "ltr";
+      node.textContent = source;
+    }
     this.#add(node);
     this.#at = end;
   }
@@ -131,6 +137,14 @@ class Line {
     if (end < 0) this.#unclosed.add(opening);
     if (end < 0 || !this.#isFormula(this.#text.slice(this.#at + 2, end).trim(), opening, end + 2)) return false;
     this.#formula(end + 2);
+    return true;
+  }
+
+  /** Add the LaTeX environment that begins here; return false if there is none. */
+  #environment() {
+    ENVIRONMENT.lastIndex = this.#at;
+    if (!ENVIRONMENT.test(this.#text)) return false;
+    this.#formula(ENVIRONMENT.lastIndex);
     return true;
   }
 

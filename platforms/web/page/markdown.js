@@ -4,6 +4,7 @@
 import { readBlocks } from "./blocks.js";
 import { highlight } from "./highlight.js";
 import { renderInline } from "./inline.js";
+import { renderFormula } from "./math.js";
 import { definitionsOf, noteLabels, withoutDefinitions } from "./references.js";
 
 const GROWING_CODE = 8_000; // characters up to which growing code is highlighted
@@ -168,7 +169,7 @@ function renderBlock(block, references) {
     case "code":
       return renderCode(block);
     case "math":
-      return element("pre", { class: "math", dir: "ltr", tabindex: "0" }, block.text);
+      return renderMath(block);
     case "quote":
       return element("blockquote", { dir: direction(block) }, ...block.blocks.map((each) => renderBlock(each, references)));
     case "list":
@@ -182,6 +183,12 @@ function renderBlock(block, references) {
       return children.length ? element("p", { dir: "auto" }, ...children) : document.createComment("");
     }
   }
+}
+
+function renderMath(block) {
+  const formula = renderFormula(block.text, true);
+  if (formula) return element("div", { class: "formula", dir: "ltr", tabindex: "0", role: "region", "aria-label": "Formula" }, formula);
+  return element("pre", { class: "math", dir: "ltr", tabindex: "0" }, block.text);
 }
 
 function renderDetails(block, references) {

@@ -65,7 +65,7 @@ export function addressOf(label, references) {
   return references.addresses.get(name);
 }
 
-/** Labels ignore case and the width of spaces. */
+/** Labels ignore case and the width of spaces; `ẞ`, `ß` and `SS` are the same. */
 function normal(label) {
-  return label.trim().replace(/\s+/g, " ").toLowerCase();
+  return label.trim().replace(/\s+/g, " ").toLowerCase().toUpperCase();
 }
