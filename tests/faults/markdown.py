@@ -180,6 +180,9 @@ _TAGS = re.compile(
 )
 """Tags that are closed while the text grows, or may become one."""
 
+_HALF_LINK = re.compile(r"\]\((?:<[^<>\n]*|[^\s<>()]*(?:\([^\s()]*\)?[^\s()]*)?(?: \"[^\"\n]*\"?)?)\Z")
+"""The target of a link that is being typed, which is not shown."""
+
 
 async def try_live(stage: Stage, name: str, md: str, tally: Tally) -> None:
     """Show a text that is being written: all words are seen, and what is whole has its looks."""
@@ -199,7 +202,7 @@ async def try_live(stage: Stage, name: str, md: str, tally: Tally) -> None:
     verdict = compare(tree(settled, stage.dialect)[0], seen, set())
     verdict.literal.clear()
     spoken = md[: found.start()] if (found := _TYPED.search(md)) else md
-    spoken = _TAGS.sub("", spoken)
+    spoken = _HALF_LINK.sub("", _TAGS.sub("", spoken))
     words = [sign for sign in tree(spoken, stage.dialect)[0] if sign.char.isalnum()]
     shown = iter(sign.char for sign in seen)
     if missing := [sign.char for sign in words if sign.char not in shown]:

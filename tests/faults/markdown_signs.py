@@ -385,6 +385,8 @@ class Tree:
                 self._lists[-1] = number + 1
         elif kind == "list_item_close":
             self._looks.pop()
+            if self._item != "•":  # the number of an empty point is seen, too
+                self._point()
             self._item = ""
         elif kind in {"fence", "code_block"}:
             self._point()

@@ -266,6 +266,7 @@ class SlackStage:
         references=True,
         citations=True,
         scripts=True,
+        cells=True,
     )
     capabilities = SLACK
     in_dms = DM_CAPABILITIES

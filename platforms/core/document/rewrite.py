@@ -28,15 +28,17 @@ _BAR = re.compile(r"(?<!\\)\|")
 _TOKEN = re.compile(
     rf"(?P<environment>{ENVIRONMENT})"
     r"|\\\((?P<round>.{1,600}?)\\\)|\\\[(?P<square>.{1,600}?)\\\]|\$\$(?P<double>[^$`]{1,1000})\$\$(?![\w$])"
-    r"|\$(?=[^\s$])(?P<single>[^$`\n]{0,300}?[^\s$`\\])\$(?![\w$])|(?P<line_break><br ?/?>)"
+    r"|(?<!\$)\$(?=[^\s$])(?P<single>[^$`\n]{0,300}?[^\s$`\\])\$(?![\w$])|(?P<line_break><br ?/?>)"
     rf"|\\.|(?<!`)(?P<ticks>`+)(?!`).*?(?<!`)(?P=ticks)(?!`)|{TAG}",
     re.DOTALL | re.IGNORECASE | re.MULTILINE,
 )
+_FREE = r"(?:(?<!\\)|(?<=(?<!\\)\\\\))"  # not escaped
 _UNFINISHED = re.compile(
-    r"\\begin\{.*\Z|\\[a-z]{0,5}\Z|\\[(\[](?:(?!\n\n).){0,400}\Z|\$\$[^$`]{0,1000}\$?\Z"
-    r"|\$(?![\s\d$])[^$`\n]{0,300}\Z|`+[^`\n]*\Z"
-    r"|</?[a-z]{0,8}\Z|<a\s[^<>]*\Z"
-    r"|<(?:b|strong|i|em|u|ins|s|del|strike|sub|sup|code|kbd|summary|a\s[^<>]*)>.*\Z",
+    rf"\\begin\{{.*\Z|\\[a-z]{{0,5}}\Z|\\[(\[](?:(?!\n\n).){{0,400}}\Z|{_FREE}\$\$[^$`]{{0,1000}}\$?\Z"
+    rf"|{_FREE}\$(?![\s\d$])[^$`\n]{{0,300}}\Z|{_FREE}\$\d(?:[^\s$`]{{0,40}}|[^$`\n]{{0,300}}[\\^_{{][^$`\n]{{0,300}})\Z"
+    rf"|{_FREE}`+[^`\n]*\Z"
+    rf"|{_FREE}</?[a-z]{{0,8}}\Z|{_FREE}<(?:a|details)\s[^<>]*\Z"
+    rf"|{_FREE}<(?:b|strong|i|em|u|ins|s|del|strike|sub|sup|code|kbd|summary|a\s[^<>]*)>.*\Z",
     re.DOTALL | re.IGNORECASE,
 )
 _OPENINGS = frozenset({"\\(", "\\[", "\\b"})  # of a formula that has no end
@@ -56,6 +58,7 @@ _EMPHASIS = re.compile(
     r"|(?<!\*)(?P<mark>\*{1,3})(?![\s*])(?P<inside>[^*\n]{1,500})(?<![\s\\])(?P=mark)(?!\*)",
     re.DOTALL,
 )
+_ESCAPE_LENGTH = 2
 _HAIR_SPACE = "\u200a"
 _MARKS = {
     **dict.fromkeys(("b", "strong"), "**"),
@@ -136,7 +139,9 @@ def without_unfinished_source(text: str) -> str:
         opens_tag = token["name"] or token["link"]
         if token[0] in _OPENINGS or (opens_tag and token.start() not in pairs):
             break
-        place = token.end()
+        may_be_inside = token["environment"] and "$" in text[place : token.start()]
+        if not may_be_inside and (token[0][0] != "\\" or len(token[0]) > _ESCAPE_LENGTH):
+            place = token.end()  # else a formula that is not closed may hold the token
     cut = _UNFINISHED.search(text, place)
     return text[: cut.start()] if cut else text
 

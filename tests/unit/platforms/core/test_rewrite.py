@@ -65,6 +65,11 @@ def test_what_the_platform_does_not_draw_is_rewritten(md: str, rewritten: str) -
         "It costs $5, so $x_1*y$ and \\(a_1\\), \\[1\\]\n\n$$\na*b\n$$\n\n\\[ x \\]\n\nend",
         "\\begin{align}\na\\\\b\n\\end{align}\n\nend `a*b` end",
         "<details>\n<summary>a</summary>\n\nb\n</details>\n\nend",
+        "<details open>\n<summary>a</summary>\n\nb\n</details>\n\nend",
+        "A $\\theta$ and $\\frac{a}{b} \\, c$ and \\$5 or \\\\$x$\n\n$$\nx = \\frac{a}{2}\n$$\n\nend",
+        "It is $$\\frac{a}{b}$$ or\n\n$$R = \\begin{cases} x & y \\\\ z \\end{cases}$$\n\nend",
+        "It costs $5 or $4k, and $4\\pi r^2$, $10.\n\nend",
+        "| a |\n|---|\n| $\\pi r^2$ | `a || b` |\n\nend",
     ],
 )
 def test_a_growing_text_only_grows(md: str) -> None:
