@@ -1,7 +1,7 @@
 """Outlines of Markdown texts: short HTML in which the parser of chats and the page can be compared.
 
 The page raises the labels of footnotes and links bare addresses, which chats do themselves; an outline
-shows neither. `OUTLINE` makes the outline of what the page has rendered.
+shows neither. In items of lists a paragraph ends with ¶, whether there is space around it or not. `OUTLINE` makes the outline of what the page has rendered.
 """
 
 import html
@@ -50,7 +50,8 @@ def _block(block: Block) -> str:
         case Heading():
             return f"<h{block.level}>{_inlines(block.children)}</h{block.level}>"
         case CodeBlock():
-            return f"<pre {block.language}>{html.escape(block.text, quote=False)}</pre>"
+            language = "" if block.language == "text" else block.language
+            return f"<pre {language}>{html.escape(block.text, quote=False)}</pre>"
         case MathBlock():
             return f"<math>{_squeezed(block.text)}</math>"
         case HorizontalRule():
@@ -63,7 +64,7 @@ def _block(block: Block) -> str:
             return f"<quote>{_blocks(block.blocks)}</quote>"
         case ListBlock():
             name = "ul" if block.start is None else f"ol {block.start}"
-            items = "".join(_item(item, loose=block.is_loose) for item in block.items)
+            items = "".join(_item(item) for item in block.items)
             return f"<{name}>{items}</{name[:2]}>"
         case Table():
             head = "".join(f"<th>{_inlines(cell)}</th>" for cell in block.header)
@@ -73,9 +74,9 @@ def _block(block: Block) -> str:
             return f"<table>{''.join(f'<tr>{row}</tr>' for row in (head, *rows))}</table>"
 
 
-def _item(item: ListItem, *, loose: bool) -> str:
+def _item(item: ListItem) -> str:
     inside = "".join(
-        _inlines(block.children) if isinstance(block, Paragraph) and not loose else _block(block)
+        f"{_inlines(block.children)}¶" if isinstance(block, Paragraph) else _block(block)
         for block in item.blocks
     )
     mark = "" if item.done is None else " x" if item.done else " -"
@@ -98,7 +99,7 @@ def _inline(node: Inline) -> str:
             words = to_plain_text(node.children, urls=False)
             if words in {node.url, node.url.removeprefix("mailto:")}:
                 return html.escape(words, quote=False)
-            return f"<a {node.url}>{_inlines(node.children)}</a>"
+            return f"<a {node.url.removesuffix('/').replace(' ', '%20')}>{_inlines(node.children)}</a>"
         case _:
             name = _STYLES[node.style]
             return f"<{name}>{_inlines(node.children)}</{name}>"
@@ -118,6 +119,20 @@ OUTLINE = r"""async (texts) => {
         return escaped((found ? found.slice(1).find((each) => each !== undefined) : text).trim().replace(/\s+/g, " "));
     };
     const inner = (node) => [...node.childNodes].map(outline).join("");
+    const BLOCKS = "p, ul, ol, blockquote, details, hr, div, h3, h4, h5, h6, pre";
+    function item(node) {
+        let [whole, line] = ["", ""];
+        const end = () => { whole += line && `${line}¶`; line = ""; };
+        for (const child of node.childNodes) {
+            if (child.nodeType !== Node.ELEMENT_NODE || !child.matches(BLOCKS)) line += outline(child);
+            else {
+                end();
+                whole += child.localName === "p" ? `${inner(child)}¶` : outline(child);
+            }
+        }
+        end();
+        return whole;
+    }
     function outline(node) {
         if (node.nodeType === Node.TEXT_NODE) return escaped(node.data);
         if (node.nodeType !== Node.ELEMENT_NODE) return "";
@@ -134,6 +149,8 @@ OUTLINE = r"""async (texts) => {
             // falls through
             case "STRONG": case "EM": case "U": case "DEL": case "SUB":
                 return `<${NAMES[node.tagName]}>${inner(node)}</${NAMES[node.tagName]}>`;
+            case "SPAN":
+                return node.className === "spoiler" ? `<spoiler>${inner(node)}</spoiler>` : inner(node);
             case "CODE": case "KBD":
                 return `<code>${escaped(node.textContent)}</code>`;
             case "BR":
@@ -144,7 +161,7 @@ OUTLINE = r"""async (texts) => {
                 const href = node.getAttribute("href");
                 const plain = (text) => text.replace(/^mailto:/, "").replace(/\/$/, "");
                 if (plain(href) === plain(node.textContent)) return escaped(node.textContent);
-                return `<a ${href}>${inner(node)}</a>`;
+                return `<a ${href.replace(/\/$/, "")}>${inner(node)}</a>`;
             }
             case "P":
                 return `<p>${inner(node)}</p>`;
@@ -160,9 +177,10 @@ OUTLINE = r"""async (texts) => {
                 return `<ol ${node.start}>${inner(node)}</ol>`;
             case "LI": {
                 const box = node.querySelector(":scope > input");
-                if (!box) return `<li>${inner(node)}</li>`;
-                box.nextSibling.data = box.nextSibling.data.trimStart();
-                return `<li${box.checked ? " x" : " -"}>${inner(node)}</li>`;
+                const mark = box ? (box.checked ? " x" : " -") : "";
+                if (box) box.nextSibling.data = box.nextSibling.data.trimStart();
+                box?.remove();
+                return `<li${mark}>${item(node)}</li>`;
             }
             case "TABLE": {
                 const rows = [...node.querySelectorAll("tr")];

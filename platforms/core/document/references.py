@@ -55,9 +55,11 @@ class References:
         return found if found and found[1] in self.notes else None
 
     def begins_note(self, text: str) -> bool:
-        """Return True if a paragraph begins with the definition of a footnote."""
-        found = _NOTE_DEFINITION.match(text)
-        return found is not None and found[1] in self.notes
+        """Return True if a paragraph begins with the definition of a footnote.
+
+        Nothing in this message need refer to it: the reference may be in another message.
+        """
+        return _NOTE_DEFINITION.match(text) is not None
 
 
 def _label(text: str) -> str:

@@ -55,7 +55,8 @@ export class MarkdownView {
 
   /** Show this text; `growing` means that more will follow. A text that cannot be rendered is
       shown as it is. */
-  update(text, growing = false) {
+  update(given, growing = false) {
+    const text = given.replace(/\r\n?/g, "\n");
     if (this.#isPlain && growing) {
       this.#showPlain(text);
       return;
@@ -86,7 +87,7 @@ export class MarkdownView {
   #render(text, growing) {
     const kept = this.#keep(text);
     const start = kept.length ? kept.at(-1).end : 0;
-    const fresh = readBlocks(text, start);
+    const fresh = readBlocks(text, start, kept.at(-1)?.inNote);
     const old = this.#blocks.slice(kept.length);
     for (const block of fresh) {
       block.plain = growing && block.type === "code" && block.open && block.text.length > GROWING_CODE;
