@@ -125,7 +125,7 @@ export class MarkdownView {
     block.shown = ""; // labels of its definitions that are visible
     block.node = renderBlock(block, { ...references, asked: block.asked });
     // A section that grows stays as the reader has left it.
-    if (old && block.type === "details" && block.raw.startsWith(before.raw)) block.node.open = old.open;
+    if (old && block.type === "details" && before.type === "details" && block.raw.startsWith(before.raw)) block.node.open = old.open;
     if (old) old.replaceWith(block.node);
     else this.#node.append(block.node);
   }

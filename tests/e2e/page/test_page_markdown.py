@@ -9,6 +9,8 @@ import pytest_asyncio
 from playwright.async_api import Browser, Page
 
 from tests.e2e.page_kit import staged
+from tests.faults.markdown_shared import SHARED
+from tests.faults.markdown_texts import ANSWERS
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -144,6 +146,11 @@ async def sheet(browser: Browser) -> AsyncIterator[Page]:
 
 async def test_a_growing_text_renders_like_a_complete_one_at_every_step(sheet: Page) -> None:
     assert await sheet.evaluate(GROW, {**SAMPLES, **MORE}) == []
+
+
+async def test_shared_texts_and_answers_grow_alike(sheet: Page) -> None:
+    shared = {name: md for name, (md, _) in SHARED.items()}
+    assert await sheet.evaluate(GROW, {**shared, **ANSWERS}) == []
 
 
 async def test_no_letter_is_lost_at_any_length(sheet: Page) -> None:
