@@ -144,7 +144,9 @@ def has_open_fence(md: str) -> bool:
 
 
 _LABEL = re.compile(r"(?<![\w\]\\])!?\[(?P<words>(?:[^\[\]\n]|\[[^\[\]\n]{0,80}\]){1,300})\]\Z")
-_HALF_TARGET = re.compile(r"\((?:<[^<>\n]*|(?P<bare>[^\s<>]*)(?:[ ]+(?:\"[^\"\n]*|'[^'\n]*)\"?'?)?)\Z")
+_HALF_TARGET = re.compile(
+    r"\((?:<[^<>\n]*|(?P<bare>[^\s<>]*)(?:[ ]+(?:\"[^\"\n]*|'[^'\n]*)\"?'?)?)\Z"
+)
 _SCHEMES = ("https://", "http://", "mailto:")
 
 

@@ -11,6 +11,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby
+from urllib.parse import quote
 
 import msgspec
 
@@ -65,6 +66,7 @@ _NAME_SIGN = re.compile(
     r"|(?P<sign>(?<=[^\W_])_(?=[^\W_]))",
     re.DOTALL,
 )
+_BLANK = re.compile(r"[\s\ufeff]")  # ends the address of a link on Discord
 _BLOCK_LOOKALIKE = re.compile(r"^( *)(?:(#{1,3} |-# |>>? |>>> |[-*] )|(\d+)(\. ))", re.MULTILINE)
 
 
@@ -337,7 +339,7 @@ def _code_span(text: str) -> str:
 
 def _link(link: Link, runs: list[_StyledRun]) -> str:
     bare = "".join(run.text for run in runs).strip()
-    target = link.url.replace(" ", "%20")
+    target = _BLANK.sub(lambda blank: quote(blank[0]), link.url)
     words = _join_runs(runs).strip()
     if not target.lower().startswith(("http://", "https://")):
         return words if bare in target else f"{words} ({target})"

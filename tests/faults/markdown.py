@@ -180,7 +180,9 @@ _TAGS = re.compile(
 )
 """Tags that are closed while the text grows, or may become one."""
 
-_HALF_LINK = re.compile(r"\]\((?:<[^<>\n]*|[^\s<>()]*(?:\([^\s()]*\)?[^\s()]*)?(?: \"[^\"\n]*\"?)?)\Z")
+_HALF_LINK = re.compile(
+    r"\]\((?:<[^<>\n]*|[^\s<>()]*(?:\([^\s()]*\)?[^\s()]*)?(?: +(?:\"[^\"\n]*\"?)?)?)\Z"
+)
 """The target of a link that is being typed, which is not shown."""
 
 
@@ -360,7 +362,9 @@ def _tried(kind: str, count: int) -> list[Tally]:
             return [try_cuts(_some(count // 5))]
         case _:
             platform, *_, of = kind.split()
-            return list(asyncio.run(try_beginnings(platform, NASTY if of == "beginnings" else ANSWERS)))
+            return list(
+                asyncio.run(try_beginnings(platform, NASTY if of == "beginnings" else ANSWERS))
+            )
 
 
 def _some(count: int) -> dict[str, str]:

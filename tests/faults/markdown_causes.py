@@ -32,18 +32,24 @@ MEANING = Dialect(
 _NESTED = "a link inside a link: the outer one is drawn, the words of the inner one are text"
 _CHAINED = "Slack gets references as links of its own, each resolved without the one beside it"
 _TARGET = "an escaped bracket in the target of a link is no formula"
-ACCEPTED = {
+ACCEPTED_CAUSES = {
     ("example 218", "Slack", "reference links"): "a definition inside a quote stays visible",
     ("example 498", "", "escaped brackets"): _TARGET,
     ("example 498", "", "LaTeX damaged"): _TARGET,
     ("example 533", "", "reference links"): _NESTED,
-    ("example 564", "page", "reference links"): "a mark in the words of a link closes one before it",
+    (
+        "example 564",
+        "page",
+        "reference links",
+    ): "a mark in the words of a link closes one before it",
     ("example 568", "Slack", "reference links"): _CHAINED,
     ("example 570", "Slack", "reference links"): _CHAINED,
 }
 """Reasons why a cause is accepted, by text, surface (all if empty) and cause."""
 
-_CODE = re.compile(r"^ {0,9}(```+|~~~+).*?(?:^ {0,9}\1|\Z)|(`+)(?!`).+?(?<!`)\2(?!`)", re.M | re.S)
+_CODE = re.compile(
+    r"^ {0,9}(```+|~~~+).*?(?:^ {0,9}\1|\Z)|(`+)(?!`).+?(?<!`)\2(?!`)", re.MULTILINE | re.DOTALL
+)
 _UNSPACED = "\u2e80-\u9fff\uac00-\ud7a3\uff00-\uffef"
 _STARS = re.compile(rf"\*+(?=[{_UNSPACED}])|(?<=[{_UNSPACED}])\*+")
 _TAGS = re.compile(
@@ -53,7 +59,9 @@ _RAW_REFERENCE = re.compile(r"\]\[")
 _DEFINITION = re.compile(r"^[ >]*\[([^\[\]^][^\[\]]*)\]:\s*<?([^\s<>]+)", re.MULTILINE)
 _NOTE = re.compile(r"\[\^([\w-]+)\]")
 _NOTE_DEFINITION = re.compile(r"^[ >]*\[\^([\w-]+)\]:", re.MULTILINE)
-_ESCAPED = re.compile(r"(?<!\]\()\\\[([^\[\]\\\n^_={}+*<>]{1,40})\\\](?!\()|(?<!\]\()\\\(([^()\\\n^_={}+*<>]{1,40})\\\)")
+_ESCAPED = re.compile(
+    r"(?<!\]\()\\\[([^\[\]\\\n^_={}+*<>]{1,40})\\\](?!\()|(?<!\]\()\\\(([^()\\\n^_={}+*<>]{1,40})\\\)"
+)
 _FORMULA = re.compile(
     r"\$\$(.+?)\$\$|\\\[(.+?)\\\]|\\\((.+?)\\\)|(\\begin\{([a-z]+\*?)\}.+?\\end\{\5\})"
     r"|(?<![\\$\w])\$(?=\S)([^$\n]{1,300}?)(?<=[^\s\\])\$(?![\w$])",

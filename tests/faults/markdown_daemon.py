@@ -19,7 +19,6 @@ async def texts_of_daemon(home: Path, answer: str) -> dict[str, str]:
     def say(body: dict[str, Any]) -> Script:  # noqa: ARG001 - the same answer to everything
         return ok(answer)
 
-    home.mkdir(parents=True, exist_ok=True)
     async with ModelServer(say) as model, daemon_for(home, model) as daemon:
         wire = Wire(f"{daemon.url}/v1")
         named = {"x-holdfast-session": "formulas"}
@@ -36,7 +35,7 @@ async def texts_of_daemon(home: Path, answer: str) -> dict[str, str]:
             if each["key"] == "api:formulas"
         ]
         history = json.loads(await daemon.run("sessions", "export", session["id"], "--json"))
-        found = {
+        return {
             "API": whole["choices"][0]["message"]["content"],
             "API, streamed": streamed,
             "API, Responses": made["output"][-1]["content"][0]["text"],
@@ -44,7 +43,6 @@ async def texts_of_daemon(home: Path, answer: str) -> dict[str, str]:
             "sessions export --json": history["history"][-1]["content"],
             "holdfast chat": chat,
         }
-    return found
 
 
 async def _chat(daemon: Daemon) -> str:

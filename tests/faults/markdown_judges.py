@@ -38,8 +38,8 @@ from platforms.telegram.format_entities import (
     format_text,
 )
 from platforms.telegram.format_rich import format_html
-from tests.faults.markdown_causes import ACCEPTED as accepted_causes
 from tests.faults.markdown_causes import (
+    ACCEPTED_CAUSES,
     CAUSES,
     Shown,
     damaged_formulas,
@@ -159,6 +159,12 @@ def _plain_kind(kind: str) -> str:
     return {"texturl": "textlink", "precode": "pre"}.get(name, name)
 
 
+ACROSS_CODE = {
+    "`<https://foo.bar.`baz>`\n": "letters directly behind code continue the address inside it"
+}
+"""Texts in which Telegram's own link may begin inside our code, with the reason."""
+
+
 def judge_telegram(samples: Iterable[str]) -> Counter[str]:
     """Compare our entities with those that TDLib reads from the same text as HTML."""
     try:
@@ -197,7 +203,11 @@ def judge_telegram(samples: Iterable[str]) -> Counter[str]:
             tally["other text"] += 1
         elif _styles(units, ours) != _styles(units, theirs):
             tally["other entities"] += 1
-        code = [each for each in shown.entities if each.type in {"code", "pre"}]
+        code = [
+            each
+            for each in shown.entities
+            if each.type in {"code", "pre"} and md not in ACROSS_CODE
+        ]
         for each in ask("getTextEntities", text=shown.text)["entities"]:
             start, end = each["offset"], each["offset"] + each["length"]
             for block in code:
@@ -368,7 +378,7 @@ def count_causes(
             accepted = [
                 cause
                 for cause in causes
-                if {(name, surface, cause), (name, "", cause)} & accepted_causes.keys()
+                if {(name, surface, cause), (name, "", cause)} & ACCEPTED_CAUSES.keys()
             ]
             causes = [cause for cause in causes if cause not in accepted]
             tally = table.setdefault(surface, Counter())
@@ -377,11 +387,11 @@ def count_causes(
             tally["accepted"] += len(accepted)
             tally.update(causes)
             wrong += [f"{surface}, {name}: {cause}" for cause in causes]
-    whole = joined_answers(judged)
+    number = sum(len(formulas(md)) for md in judged.values())
     for surface, text in printed.items():
-        damaged = damaged_formulas(whole, text)
+        damaged = [tex for md in judged.values() for tex in damaged_formulas(md, text)]
         table[surface] = Counter(
-            {"texts": len(judged), "formulas": len(formulas(whole)), "LaTeX damaged": len(damaged)}
+            {"texts": len(judged), "formulas": number, "LaTeX damaged": len(damaged)}
         )
         wrong += [f"{surface}: {tex}" for tex in damaged]
     return table, wrong
@@ -428,7 +438,7 @@ def judge_causes() -> tuple[dict[str, Counter[str]], list[str]]:
     else:
         sys.stdout.write(f"SKIPPED page: {CHROMIUM} is missing\n")
     with tempfile.TemporaryDirectory() as folder:
-        printed = asyncio.run(texts_of_daemon(Path(folder), joined_answers(judged)))
+        printed = asyncio.run(texts_of_daemon(Path(folder) / "home", joined_answers(judged)))
     return count_causes(judged, pages, printed)
 
 

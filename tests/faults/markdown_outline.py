@@ -68,9 +68,7 @@ def _block(block: Block) -> str:
             return f"<{name}>{items}</{name[:2]}>"
         case Table():
             head = "".join(f"<th>{_inlines(cell)}</th>" for cell in block.header)
-            rows = [
-                "".join(f"<td>{_inlines(cell)}</td>" for cell in row) for row in block.rows
-            ]
+            rows = ["".join(f"<td>{_inlines(cell)}</td>" for cell in row) for row in block.rows]
             return f"<table>{''.join(f'<tr>{row}</tr>' for row in (head, *rows))}</table>"
 
 
@@ -99,7 +97,9 @@ def _inline(node: Inline) -> str:
             words = to_plain_text(node.children, urls=False)
             if words in {node.url, node.url.removeprefix("mailto:")}:
                 return html.escape(words, quote=False)
-            return f"<a {node.url.removesuffix('/').replace(' ', '%20')}>{_inlines(node.children)}</a>"
+            return (
+                f"<a {node.url.removesuffix('/').replace(' ', '%20')}>{_inlines(node.children)}</a>"
+            )
         case _:
             name = _STYLES[node.style]
             return f"<{name}>{_inlines(node.children)}</{name}>"

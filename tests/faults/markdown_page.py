@@ -38,9 +38,7 @@ VISIBLE = """async (texts) => {
 async def shown_on_page(texts: Iterable[str]) -> list[Shown]:
     """Return the visible text of each Markdown text, as the page renders it."""
     async with staged() as stage, async_playwright() as playwright:
-        browser = await playwright.chromium.launch(
-            executable_path=CHROMIUM, args=list(ARGUMENTS)
-        )
+        browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=list(ARGUMENTS))
         page = await browser.new_page()
         await page.goto(stage.url)
         found = await page.evaluate(VISIBLE, list(texts))

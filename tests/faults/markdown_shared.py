@@ -1,4 +1,5 @@
 """Texts that the parser of chats and the page read alike, each with its outline."""
+# ruff: noqa: RUF001 - in all scripts
 
 SHARED = {
     "a note of one paragraph": ("x[^1]\n\n[^1]: a", "<p>x[1]</p><p>[1]: a</p>"),
@@ -37,8 +38,10 @@ SHARED = {
     ),
     "a bar inside the code of a cell": (
         "a | b\n--|--\n`x | y` | `c \\| d`",
-        "<table><tr><th>a</th><th>b</th></tr><tr><td><code>x | y</code></td>"
-        "<td><code>c | d</code></td></tr></table>",
+        (
+            "<table><tr><th>a</th><th>b</th></tr><tr><td><code>x | y</code></td>"
+            "<td><code>c | d</code></td></tr></table>"
+        ),
     ),
     "a title above a line": ("a *b*\n===\nc", "<h1>a <i>b</i></h1><p>c</p>"),
     "emphasis beside CJK": ("**「a」**は*（b）*", "<p><b>「a」</b>は<i>（b）</i></p>"),
@@ -52,6 +55,14 @@ SHARED = {
         "[a][R] [r]\n\n[r]: https://e.org/b 'c'",
         "<p><a https://e.org/b>a</a> <a https://e.org/b>r</a></p>",
     ),
+    "a definition above a line": (
+        "[r]: https://e.org/b\n===\n[r]",
+        "<p>===<br><a https://e.org/b>r</a></p>",
+    ),
+    "half a definition": (
+        "[r]\n\n[r]: https://e.org/b_(",
+        "<p>[r]</p><p>[r]: https://e.org/b_(</p>",
+    ),
     "an unused definition": ("a\n\n[r]: https://e.org/b", "<p>a</p><p>[r]: https://e.org/b</p>"),
     "escaped brackets": (
         "a \\[1\\] \\(x\\) \\[b\\](c) \\(x_1\\)",
@@ -63,13 +74,15 @@ SHARED = {
     ),
     "formulas": (
         "$x^2$ \\(y_1\\) $5 and $6\n\n$$\n\\frac{a}{b}\n$$\n\n\\[ c \\]",
-        "<p><math>x^2</math> <math>y_1</math> $5 and $6</p>"
-        "<math>\\frac{a}{b}</math><math>c</math>",
+        "<p><math>x^2</math> <math>y_1</math> $5 and $6</p><math>\\frac{a}{b}</math><math>c</math>",
     ),
     "tabs in code": ("```make\na:\n\tb\n\t\tc\n```", "<pre make>a:\n\tb\n\t\tc</pre>"),
     "words behind a fence": ("``` one two\nx\n```", "<pre >one two\nx</pre>"),
     "a file name behind a fence": ("```py a.py\nx\n```", "<pre py>x</pre>"),
-    "line ends of Windows": ("# a\r\n\r\n- b\r\n- c\r\n", "<h1>a</h1><ul><li>b¶</li><li>c¶</li></ul>"),
+    "line ends of Windows": (
+        "# a\r\n\r\n- b\r\n- c\r\n",
+        "<h1>a</h1><ul><li>b¶</li><li>c¶</li></ul>",
+    ),
     "spaces at the end of a line": ("a  \nb\\\nc", "<p>a<br>b<br>c</p>"),
     "entities": ("&copy; &hellip; &nope; &amp;lt;", "<p>© … &amp;nope; &amp;lt;</p>"),
     "a spoiler": ("a ||b *c*|| d || e || f", "<p>a <spoiler>b <i>c</i></spoiler> d || e || f</p>"),

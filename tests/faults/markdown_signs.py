@@ -3,6 +3,7 @@
 `tree` says what a text means; the readers of `markdown_seen` say what a person sees; `compare` tells
 what was lost on the way, what has lost its looks, and which marks are seen that should not be.
 """
+# ruff: noqa: RUF001 - in all scripts
 
 import functools
 import html

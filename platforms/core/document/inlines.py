@@ -32,7 +32,9 @@ _NAME = re.compile(
 """Names with double underscores, which are not emphasis."""
 
 _BREAK = re.compile(r"<br ?/?>", re.IGNORECASE)
-ENVIRONMENT = r"\\begin\{(?P<environment_name>[A-Za-z]{1,20}\*?)\}.{0,2000}?\\end\{(?P=environment_name)\}"
+ENVIRONMENT = (
+    r"\\begin\{(?P<environment_name>[A-Za-z]{1,20}\*?)\}.{0,2000}?\\end\{(?P=environment_name)\}"
+)
 """A LaTeX environment inside a paragraph."""
 
 _ENVIRONMENT = re.compile(ENVIRONMENT, re.DOTALL)

@@ -40,6 +40,9 @@ class References:
         """Remove the definitions at the start of a paragraph; keep those that `urls` lacks."""
         kept, place = "", 0
         while found := _DEFINITION.match(text, place):
+            bare = found["bare"] or ""
+            if bare.count("(") != bare.count(")"):
+                break  # such an address may still be written
             label = _label(found["label"])
             url = html.unescape(found["bare"] or found["braced"])
             if self.collecting and label:

@@ -163,7 +163,8 @@ function paragraph(lines, at, depth) {
   let end = at + 1;
   const isNote = /^ *\[\^/.test(lines[at]); // a link definition directly below a footnote is none of its text
   const goesOn = (line) => !isBlank(line) && !(isNote && DEFINITION_LINE.test(line));
-  const underlined = (number) => number < lines.length && UNDERLINE.test(lines[number]);
+  const defines = DEFINITION_LINE.test(lines[at]);
+  const underlined = (number) => !defines && number < lines.length && UNDERLINE.test(lines[number]);
   while (end < lines.length && goesOn(lines[end]) && !underlined(end) && !interrupts(lines, end, depth)) end += 1;
   const text = lines.slice(at, end).map((line) => line.trim()).join("\n");
   if (underlined(end)) return { type: "heading", level: 1, text, to: end + 1 };

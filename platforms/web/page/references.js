@@ -40,11 +40,16 @@ function paragraphDefinitions(text) {
   while (text[end] === "[") {
     DEFINITION.lastIndex = end;
     const match = DEFINITION.exec(text);
-    if (!match || !normal(match[1])) break;
+    if (!match || !normal(match[1]) || !isBalanced(match[3] ?? "")) break;
     found.push([normal(match[1]), match[2] ?? match[3], match[0]]);
     end = DEFINITION.lastIndex;
   }
   return { found, end };
+}
+
+/** An address with half a pair of parentheses may still be written. */
+function isBalanced(address) {
+  return address.split("(").length === address.split(")").length;
 }
 
 /** Remove the definitions at the start of a paragraph that are used; the others stay visible. */

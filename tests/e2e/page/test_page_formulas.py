@@ -1,4 +1,5 @@
 """Formulas on the page: MathML where LaTeX is understood, else the source."""
+# ruff: noqa: RUF001 - signs of mathematics
 
 from collections.abc import AsyncIterator
 

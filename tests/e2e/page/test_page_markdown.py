@@ -176,10 +176,19 @@ async def test_no_letter_is_lost_at_any_length(sheet: Page) -> None:
         ("|اسم|b|\n|-|-|", ['<div class="table" dir="rtl" tabindex="0"']),
         ("$\\fra{a}{b}$", ['<code class="math" dir="ltr">$\\fra{a}{b}$</code>']),
         ("\\(a_1*\\fra*\\) c", ['<code class="math" dir="ltr">\\(a_1*\\fra*\\)</code> c']),
-        ("\\[ \\fra\\{x\\} \\]", ['<pre class="math" dir="ltr" tabindex="0">\\[ \\fra\\{x\\} \\]</pre>']),
+        (
+            "\\[ \\fra\\{x\\} \\]",
+            ['<pre class="math" dir="ltr" tabindex="0">\\[ \\fra\\{x\\} \\]</pre>'],
+        ),
         ("a\n$$\nb \\\\\n- c\n$$\nd", ["<p", '">$$\nb \\\\\n- c\n$$</pre><p']),
         ("\\begin{alig}\na\n\\end{alig}", ['">\\begin{alig}\na\n\\end{alig}</pre>']),
-        ("a\n$$\nb_1\n$$", ['<div class="formula" dir="ltr" tabindex="0" role="region"', "<msub><mi>b</mi><mn>1</mn></msub>"]),
+        (
+            "a\n$$\nb_1\n$$",
+            [
+                '<div class="formula" dir="ltr" tabindex="0" role="region"',
+                "<msub><mi>b</mi><mn>1</mn></msub>",
+            ],
+        ),
         ("so \\begin{cases} a \\end{cases} c", ["<mtd><mi>a</mi></mtd>", "</math> c"]),
         ("$5 to $6, US$a", ['<p dir="auto">$5 to $6, US$a</p>']),
         ("- [x] a", ['type="checkbox" disabled="" checked="" aria-label="done"']),

@@ -1,4 +1,5 @@
 """Markdown rewritten for a platform that draws a part of it."""
+# ruff: noqa: RUF001 - in all scripts
 
 import pytest
 

@@ -44,6 +44,7 @@ def shows(shown: str, md: str) -> bool:
         ("\\[a\\](https://e.org/b) c", "[a]\\(https://e.org/b) c"),
         ("so \\begin{cases} a \\\\ b \\end{cases} c", "so `\\begin{cases} a \\\\ b \\end{cases}` c"),
         ("a_b_c at https://e.org/x_(y) `a_b`", "a\\_b\\_c at https://e.org/x_(y) `a_b`"),
+        ("[a](<https://e.org/b c\ufeffd>)", "[a](https://e.org/b%20c%EF%BB%BFd)"),
         ("a_b and `c_`", "a\\_b and `c_`"),
         ("a_b and c_d", "a_b and c_d"),
         ("snake_case_name __not closed", "snake_case_name \\_\\_not closed"),
