@@ -156,13 +156,26 @@ def test_only_listed_matches_over_a_closed_set_have_a_case_for_the_rest() -> Non
     assert {each.name for each in closed_matches() if each.has_case_for_the_rest} == {*OPEN_MATCHES}
 
 
+_SKIPPED = """
+[[tool.mypy.overrides]]
+module = [
+  "aiohttp.*", "alembic.*", "anthropic.*", "anyio.*", "discord.*", "genai_prices.*", "httpx2.*",
+  "mcp.*", "nats.*", "openai.*", "prometheus_client.*", "psycopg.*", "pydantic.*", "slack_bolt.*",
+  "slack_sdk.*", "sqlalchemy.*", "starlette.*", "telegram.*", "tomlkit.*", "uvicorn.*",
+]
+follow_imports = "skip"
+"""
+"""No closed set is of these libraries, and reading them takes most of the time."""
+
+
 @pytest.mark.timeout(600)
 def test_mypy_reports_every_match_that_lacks_a_case(tmp_path: Path) -> None:
     for package in PACKAGES:
         ignored = shutil.ignore_patterns("__pycache__")
         shutil.copytree(ROOT / package, tmp_path / package, ignore=ignored)
     shutil.copytree(ROOT / "scripts", tmp_path / "scripts")
-    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    configured = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    (tmp_path / "pyproject.toml").write_text(configured + _SKIPPED, encoding="utf-8")
     closed = [each for each in closed_matches() if not each.has_case_for_the_rest]
     for each in closed:
         blank_out(tmp_path / each.file, each.droppable)

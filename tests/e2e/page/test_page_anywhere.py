@@ -54,7 +54,7 @@ async def place(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
         async with staged() as stage:
             yield stage
     else:
-        async with Daemon(tmp_path) as daemon:
+        async with Daemon(tmp_path, warm=True) as daemon:
             yield DaemonPlace(daemon)
 
 
