@@ -15,7 +15,7 @@ from tests.e2e.daemon import Daemon
 from tests.e2e.page.actions import opened, ready, rows, send
 from tests.e2e.page_kit import Place, staged
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
 class DaemonPlace:
@@ -48,7 +48,7 @@ class DaemonPlace:
         await self._daemon.start()
 
 
-@pytest_asyncio.fixture(params=["stage", "daemon"], loop_scope="module")
+@pytest_asyncio.fixture(params=["stage", "daemon"], loop_scope="session")
 async def place(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Place]:
     if request.param == "stage":
         async with staged() as stage:
