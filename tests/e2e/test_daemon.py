@@ -26,7 +26,7 @@ KEY = {"OPENAI_API_KEY": "sk-none"}
 
 @pytest.mark.timeout(120)
 async def test_random_kills_lose_and_duplicate_nothing(tmp_path: Path) -> None:
-    counted = await kill_again_and_again(tmp_path, kills=3, seed=3)
+    counted = await kill_again_and_again(tmp_path, kills=3, seed=3, warm=True)
     assert counted["kills"] == 3
     assert counted["running"] > 0, "no kill hit a running turn: this proves nothing"
 

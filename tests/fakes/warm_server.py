@@ -82,6 +82,8 @@ def become(request: dict[str, Any]) -> None:
     os.chdir(request["cwd"])
     sys.argv = request["argv"]
     sys.orig_argv = [sys.executable, *sys.argv]
+    if added := request["env"].get("PYTHONPATH"):
+        sys.path[1:1] = added.split(os.pathsep)
     sys.path[0] = os.path.dirname(sys.argv[0])  # noqa: PTH120 - as the interpreter sets it
     sys.stdin = sys.__stdin__ = open(0, closefd=False)  # type: ignore[misc] # noqa: SIM115
     for number, name, errors in ((1, "stdout", "strict"), (2, "stderr", "backslashreplace")):

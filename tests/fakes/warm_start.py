@@ -22,6 +22,13 @@ from pathlib import Path
 
 PROGRAM = str(Path(sys.executable).with_name("holdfast"))
 ROOT = Path(__file__).parents[2]
+IMPORTS = {
+    "platforms.telegram.": "platforms.telegram.adapter",
+    "platforms.discord.": "platforms.discord.adapter",
+    "platforms.slack.": "platforms.slack.adapter",
+    "model.provider=anthropic": "agent.providers.anthropic.messages",
+}
+"""What a daemon imports because of a setting."""
 
 
 @functools.cache
@@ -107,9 +114,9 @@ def start(
             "env": dict(env),
             "cwd": str(cwd or Path.cwd()),
             "imports": [
-                f"platforms.{name}.adapter"
-                for name in ("telegram", "discord", "slack")
-                if any(each.startswith(f"platforms.{name}.") for each in words)
+                module
+                for setting, module in IMPORTS.items()
+                if any(each.startswith(setting) for each in words)
             ],
         }
         socket.send_fds(_server(), [json.dumps(request).encode()], [its.fileno(), *given])
