@@ -1,9 +1,5 @@
 """Behaviour of the page that needs only the demo model: on the stage and on a whole daemon."""
 
-import asyncio
-import os
-import re
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -29,19 +25,7 @@ class DaemonPlace:
         return f"{self._daemon.url}/"
 
     async def link(self) -> str:
-        home = str(self._daemon.home)
-        asked = await asyncio.create_subprocess_exec(
-            Path(sys.executable).with_name("holdfast"),
-            "link",
-            env={**os.environ, "HOLDFAST_HOME": home},  # noqa: TID251 - passed on to the program
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.DEVNULL,
-        )
-        async with asyncio.timeout(20):
-            said, _ = await asked.communicate()
-        found = re.search(r"http://\S+/enter/[\w-]+", said.decode())
-        assert found, said
-        return found[0]
+        return await self._daemon.link()
 
     async def restart(self) -> None:
         assert await self._daemon.stop() == 0
