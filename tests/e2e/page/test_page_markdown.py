@@ -12,7 +12,7 @@ from tests.e2e.page_kit import staged
 from tests.faults.markdown_shared import SHARED
 from tests.faults.markdown_texts import ANSWERS
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 # Every letter of these samples must be visible.
 SAMPLES = {
@@ -135,7 +135,7 @@ RENDER = """async (text) => {
 }"""
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def sheet(browser: Browser) -> AsyncIterator[Page]:
     """An empty page of the same origin for rendering; shared, because tests do not change it."""
     async with staged() as stage, await browser.new_context() as context:
