@@ -470,13 +470,12 @@ class _TurnLoop:
     def _build_request(self, step: StepState) -> ModelRequest:
         target = self._route.target
         effort = step.reasoning_effort(target.settings.reasoning_effort)
-        prefill = self._route.facts.supports_prefill and effort in (None, "none", "minimal")
         tools = step.offered_tools(self._tools.by_name)
         return ModelRequest(
             model=target.model,
             system=self._system,
             messages=normalize_history(
-                [*self._transcript.messages, *step.request_messages(prefill=prefill)]
+                [*self._transcript.messages, *self._request_messages(step)]
             ),
             tools=tools,
             max_output_tokens=step.cap or self._route.max_output,
@@ -490,13 +489,19 @@ class _TurnLoop:
             answer_format=self._format,
         )
 
+    def _request_messages(self, step: StepState) -> tuple[Message, ...]:
+        """Return the messages after the history; visible text is prefilled where that works."""
+        effort = step.reasoning_effort(self._route.target.settings.reasoning_effort)
+        prefill = self._route.supports_prefill and effort in (None, "none", "minimal")
+        return step.request_messages(prefill=prefill)
+
     async def _send_request(self, step_number: int, step: StepState) -> AttemptResult:
         pictures = await self._picture_loader.load(self._transcript.rows)
         request = replace(self._build_request(step), pictures=pictures)
 
         def size() -> int:
             self._estimated_tokens = self._estimated_tokens or self._transcript.estimate_with(
-                request, step.request_messages()
+                request, self._request_messages(step)
             )
             return self._estimated_tokens
 
@@ -522,6 +527,8 @@ class _TurnLoop:
         finally:
             step.cancel_notice()
         step.on_result(result)
+        if step.ignored_prefill:
+            self._route.learned.ignores_prefill = True
         self._route.learned.record_token_count(self._estimated_tokens, result.usage.input_tokens)
         if result.step.usage is None and result.step.ended:
             output = result.received_characters // _CHARACTERS_PER_TOKEN
@@ -552,7 +559,7 @@ class _TurnLoop:
         if self._transcript.certainly_fits(window):
             return True
         self._estimated_tokens = self._transcript.estimate_with(
-            self._build_request(step), step.request_messages()
+            self._build_request(step), self._request_messages(step)
         )
         tokens = round(self._estimated_tokens * self._route.learned.token_correction)
         return not history_plan.is_too_long(tokens, window, step.cap or self._route.max_output)

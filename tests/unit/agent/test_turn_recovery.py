@@ -370,3 +370,30 @@ async def test_an_unknown_error_propagates_after_one_request(play: Play, error: 
     assert (unsound.asked, unsound.left) == (1, 1)
     assert stage.server.requests == second.requests == []
     assert stage.shown == "so far "
+
+
+# --- models that continue a final assistant message ----------------------------------------------
+
+
+async def test_a_service_that_ignores_a_prefilled_text_is_asked_in_words_from_then_on(
+    play: Play,
+) -> None:
+    text = "The quick brown fox jumps over the lazy dog."
+    stage = await play(
+        f'H T"{text[:20]}" RST', f'H T"{text[:30]}" RST', f'H T"{text[10:]}" F stop D'
+    )
+    stage.target()
+    stage.targets[0] = msgspec.structs.replace(stage.target(), model="claude-opus-4-1")
+    done = await stage.run()
+    assert done.text == stage.shown == text
+    last = [stage.sent(number)[-1]["role"] for number in (1, 2, 3)]
+    assert last == ["user", "assistant", "user"]
+
+
+async def test_the_estimate_of_a_budget_leaves_a_prefilled_text_alone(play: Play) -> None:
+    stage = await play('H T"It is Java" RST', ok("Script."))
+    stage.target()
+    stage.targets[0] = msgspec.structs.replace(stage.target(), model="claude-opus-4-1")
+    stage.journal.reserves = True
+    done = await stage.run()
+    assert done.text == stage.shown == "It is JavaScript."
