@@ -138,7 +138,7 @@ class _TurnLoop:
         self._attempt_count = 0
         self._estimated_tokens = 0  # input tokens of the next request; 0: not estimated yet
         self._usage = Usage()
-        self._estimated_usage = Usage()  # of answers without reported usage
+        self._estimated_usage = Usage()  # tokens that services did not report
         self._unfinished_drafts: dict[str, FileDraft] = {}  # drafts of this turn, by path
         self._losses = CallLosses()  # of the last step
         self._after_recovery = task.resumed  # True if the next answer is the first after a recovery
@@ -530,9 +530,9 @@ class _TurnLoop:
         if step.ignored_prefill:
             self._route.learned.ignores_prefill = True
         self._route.learned.record_token_count(self._estimated_tokens, result.usage.input_tokens)
-        if result.step.usage is None and result.step.ended:
-            output = result.received_characters // _CHARACTERS_PER_TOKEN
-            self._estimated_usage += Usage(size(), output)
+        if result.step.ended and not result.usage.input_tokens:
+            received = result.received_characters // _CHARACTERS_PER_TOKEN
+            self._estimated_usage += Usage(size(), 0 if result.usage.output_tokens else received)
         self._estimated_tokens = 0
         self._usage += result.usage
         await self._journal.attempt_ended(number, result)

@@ -152,6 +152,7 @@ class Program:
             async with self._heard:
                 self.lines.append(line.decode(errors="replace").rstrip())
                 self._heard.notify_all()
+        await self._process.wait()
         async with self._heard:
             self._heard.notify_all()
 
