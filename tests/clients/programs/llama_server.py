@@ -48,7 +48,7 @@ def write_model(path: Path) -> None:
 
     add("token_embd", len(tokens), WIDTH)
     ends = np.ones((len(tokens), 1))
-    ends[END] = 3  # without this an answer would hardly ever end by itself
+    ends[END] = 2.5  # without this an answer would hardly ever end by itself
     add("output", len(tokens), WIDTH, factor=ends)
     add("output_norm", WIDTH)
     for layer in range(LAYERS):
@@ -81,6 +81,7 @@ def main() -> None:
     options.port = port
     options.use_jinja = True
     options.chat_template = TEMPLATE
+    options.sampling.seed = 7
     options.warmup = False
     # One thread: several wait for each other, which takes long on a busy machine.
     options.cpuparams.n_threads = options.cpuparams_batch.n_threads = 1
