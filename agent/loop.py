@@ -359,6 +359,7 @@ class _TurnLoop:
                 after_tools=after_tools,
                 has_other_target=self._route.has_fallback,
                 may_only_announce=self._route.facts.may_only_announce,
+                streamed=self._asks_for_stream(step),
             )
             action = recovery.next_action(outcome, self._clock.monotonic())
             now = self._clock.monotonic()
@@ -481,13 +482,17 @@ class _TurnLoop:
             max_output_tokens=step.cap or self._route.max_output,
             temperature=target.settings.temperature,
             reasoning_effort=effort,
-            stream=self._route.should_stream(self._clock.monotonic())
-            and not step.without_streaming,
+            stream=self._asks_for_stream(step),
             tool_choice=self._offer.choice(self._step_number) if tools else None,
             parallel_tool_calls=self._options.parallel_tool_calls if tools else None,
             sampling=self._options.sampling,
             answer_format=self._format,
         )
+
+    def _asks_for_stream(self, step: StepState) -> bool:
+        """Return True if requests of this step ask for a stream."""
+        now = self._clock.monotonic()
+        return self._route.should_stream(now) and not step.without_streaming
 
     def _request_messages(self, step: StepState) -> tuple[Message, ...]:
         """Return the messages after the history; visible text is prefilled where that works."""

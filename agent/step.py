@@ -279,10 +279,12 @@ class StepState:
         after_tools: bool,
         has_other_target: bool,
         may_only_announce: bool = False,
+        streamed: bool = True,
     ) -> RequestOutcome:
         """Summarize the last request for the recovery decision.
 
-        `may_only_announce` is the model's trait from `agent.model.known_models`.
+        `may_only_announce` is the model's trait from `agent.model.known_models`. `streamed` means
+        that the request asked for a stream.
         """
         step = result.step
         could_act = may_only_announce and bool(self._schemas) and not step.calls
@@ -303,6 +305,7 @@ class StepState:
             only_announced=could_act and is_only_announcement(self.text),
             after_tools=after_tools,
             has_other_target=has_other_target,
+            opened_stream=streamed and step.opened,
         )
 
     # --- the next request ----------------------------------------------------------------------
