@@ -475,9 +475,7 @@ class _TurnLoop:
         return ModelRequest(
             model=target.model,
             system=self._system,
-            messages=normalize_history(
-                [*self._transcript.messages, *self._request_messages(step)]
-            ),
+            messages=normalize_history([*self._transcript.messages, *self._request_messages(step)]),
             tools=tools,
             max_output_tokens=step.cap or self._route.max_output,
             temperature=target.settings.temperature,

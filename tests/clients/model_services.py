@@ -2,7 +2,9 @@
 
 import contextlib
 import json
+import re
 import socket
+import tomllib
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -10,6 +12,7 @@ from typing import Any
 import aiohttp
 import msgspec
 
+from tests.clients.kit import ROOT
 from tests.e2e.api_kit import KEY, events, finish_of, text_of
 from tests.e2e.daemon import Daemon
 
@@ -124,6 +127,16 @@ def model_settings(provider: str, base_url: str, name: str = "", key: str = "sk-
         f'model.api_key="{key}"',
         *named,
     ]
+
+
+def documented(section: str, provider: str, address: str) -> list[str]:
+    """Return the settings that docs/models.md shows for a server, which is at this address."""
+    page = (ROOT / "docs/models.md").read_text().partition(f"\n## {section}\n")[2]
+    shown = tomllib.loads(page.partition("```toml\n")[2].partition("```")[0])["model"]
+    assert shown["provider"] == "openai"
+    path = "" if provider == "anthropic" else re.sub(r"^http://[^/]+", "", shown["base_url"])
+    real = shown | {"provider": provider, "base_url": address + path}
+    return [f"model.{name}={json.dumps(value)}" for name, value in real.items()]
 
 
 def free_port() -> int:

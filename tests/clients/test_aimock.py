@@ -33,7 +33,16 @@ async def aimock(folder: Path, fixtures: Sequence[Fixture]) -> AsyncIterator[str
     path = folder / "fixtures.json"
     path.write_text(json.dumps({"fixtures": list(fixtures)}))
     port = str(free_port())
-    options = ["--port", port, "--fixtures", path, "--log-level", "info", "--chunk-size", "7"]
+    options: list[str | Path] = [
+        "--port",
+        port,
+        "--fixtures",
+        path,
+        "--log-level",
+        "info",
+        "--chunk-size",
+        "7",
+    ]
     program = (bin_ / "node", bin_.parent / "@copilotkit/aimock/dist/cli.js")
     async with Started(*program, *options) as started:
         await started.says("listening on")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.clients.kit import Started, python_program
-from tests.clients.model_services import DIALECTS, free_port, gateway_for, model_settings
+from tests.clients.model_services import DIALECTS, documented, free_port, gateway_for
 from tests.clients.test_llmock import FAST, Llmock, Scenario, fail, judge, llmock, reply
 
 CONFIG = """
@@ -68,7 +68,15 @@ async def litellm(folder: Path, upstream: Llmock) -> AsyncIterator[str]:
     config = folder / "litellm.yaml"
     config.write_text(CONFIG.format(base=upstream.base("openai")))
     port = str(free_port())
-    command = [bin_ / "litellm", "--config", config, "--host", "127.0.0.1", "--port", port]
+    command: list[str | Path] = [
+        bin_ / "litellm",
+        "--config",
+        config,
+        "--host",
+        "127.0.0.1",
+        "--port",
+        port,
+    ]
     offline = {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "LITELLM_TELEMETRY": "False"}
     path = {"PATH": f"{bin_}:/usr/bin:/bin"}
     async with Started(*command, env=offline | path, cwd=folder) as started:
@@ -81,8 +89,7 @@ async def test_answers_and_errors_keep_their_class(
     provider: str, tmp_path: Path, subtests: pytest.Subtests
 ) -> None:
     async with llmock() as upstream, litellm(tmp_path, upstream) as address:
-        base = address if provider == "anthropic" else f"{address}/v1"
-        settings = model_settings(provider, base, "assistant")
+        settings = documented("LiteLLM", provider, address)
         async with gateway_for(tmp_path / "home", *settings, *FAST) as api:
             for stream in (False, True):
                 for scenario in SCENARIOS:

@@ -12,9 +12,9 @@ from tests.clients.kit import SCRIPTS, Started, python_program
 from tests.clients.model_services import (
     DIALECTS,
     Api,
+    documented,
     free_port,
     gateway_for,
-    model_settings,
 )
 
 SCHEMA = {
@@ -30,7 +30,6 @@ TOO_LONG = "word " * 6000
 async def llama_server(folder: Path) -> AsyncIterator[str]:
     """Start the server, and return its address."""
     bin_ = python_program("xllamacpp", "xllamacpp==2026.10.11549", "gguf==0.19.0")
-    folder.mkdir()
     script = SCRIPTS / "llama_server.py"
     async with Started(bin_ / "python", script, folder, str(free_port())) as program:
         line = await program.says("ready at")
@@ -40,8 +39,8 @@ async def llama_server(folder: Path) -> AsyncIterator[str]:
 @contextlib.asynccontextmanager
 async def gateway(home: Path, provider: str) -> AsyncIterator[Api]:
     async with llama_server(home / "llama") as address:
-        base = address if provider == "anthropic" else f"{address}/v1"
-        async with gateway_for(home / "home", *model_settings(provider, base)) as api:
+        settings = documented("llama.cpp", provider, address)
+        async with gateway_for(home / "home", *settings) as api:
             yield api
 
 

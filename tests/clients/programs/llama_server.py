@@ -11,9 +11,7 @@ import xllamacpp
 
 WIDTH, LAYERS, HEADS, FEED_FORWARD, WINDOW = 64, 2, 4, 128, 16384
 END = 2  # the token that ends an answer
-TEMPLATE = (
-    "{% for message in messages %}<{{ message.role }}>{{ message.content }}\n{% endfor %}<assistant>"
-)
+TEMPLATE = "{% for message in messages %}<{{ message.role }}>{{ message.content }}\n{% endfor %}<assistant>"
 
 
 def write_model(path: Path) -> None:
@@ -69,6 +67,7 @@ def write_model(path: Path) -> None:
 def main() -> None:
     """Serve until the process is killed."""
     folder, port = Path(sys.argv[1]), int(sys.argv[2])
+    folder.mkdir()
     path = folder / "tiny.gguf"
     write_model(path)
     options = xllamacpp.CommonParams()
@@ -86,7 +85,8 @@ def main() -> None:
     # One thread: several wait for each other, which takes long on a busy machine.
     options.cpuparams.n_threads = options.cpuparams_batch.n_threads = 1
     server = xllamacpp.Server(options)
-    print(f"ready at {server.listening_address}", flush=True)
+    sys.stdout.write(f"ready at {server.listening_address}\n")
+    sys.stdout.flush()
     signal.pause()
 
 

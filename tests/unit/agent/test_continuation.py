@@ -236,7 +236,10 @@ def test_after_three_blank_streams_the_answer_is_requested_without_a_stream(
         ([cut(BEFORE), BLANK, BLANK], "the first request was not even accepted"),
         ([BLANK, BLANK, cut(BEFORE, DROP, opened_stream=True)], "the network failed"),
         ([BLANK, BLANK, cut(BEFORE, STALL, opened_stream=True)], "the last stream stalled"),
-        ([BLANK, BLANK, cut(REASONING, DROP, opened_stream=True)], "the last stream said something"),
+        (
+            [BLANK, BLANK, cut(REASONING, DROP, opened_stream=True)],
+            "the last stream said something",
+        ),
         ([BLANK, BLANK, cut(BEFORE, None, opened_stream=True, text_visible=True)], "text is shown"),
     ],
 )
