@@ -9,7 +9,11 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from gateway.http.api.chat_form import ChatEncoder, read_request
+from gateway.http.api.asked import ApiRequest
+from gateway.http.api.chat import completions
+from gateway.http.api.chat.body import read_request
+from gateway.http.api.chat.form import ChatEncoder
+from gateway.http.api.endpoint import AnswerEndpoint
 from gateway.http.api.failures import (
     NOT_STORED,
     RequestRefused,
@@ -17,10 +21,8 @@ from gateway.http.api.failures import (
 )
 from gateway.http.api.messages.routes import MessagesRoutes
 from gateway.http.api.models import Model, ModelList
-from gateway.http.api.plain import completions
-from gateway.http.api.requests import ApiRequests, subscribe_to_answer
-from gateway.http.api.responses_routes import ResponsesRoutes
-from gateway.http.api.stream import AnswerResponse
+from gateway.http.api.requests import ApiRequests, TurnSubscription
+from gateway.http.api.responses.routes import ResponsesRoutes
 from gateway.http.auth import Authenticate, set_requester
 from gateway.http.errors import COMPLETIONS_NOT_STORED, HttpFailure
 from gateway.http.messages_errors import MESSAGES_PATH, failure_for_path
@@ -48,12 +50,15 @@ class ApiRoutes:
         redactor: Redactor,
     ) -> None:
         self._requests = requests
-        self._clock = clock
         self._authenticate = authenticate
-        self._keepalive_seconds = keepalive_seconds
-        self._redactor = redactor
-        self._responses = ResponsesRoutes(requests, clock, keepalive_seconds, redactor)
-        self._messages = MessagesRoutes(requests, clock, keepalive_seconds, redactor)
+        self._endpoint = AnswerEndpoint(
+            requests=requests,
+            clock=clock,
+            keepalive_seconds=keepalive_seconds,
+            redactor=redactor,
+        )
+        self._responses = ResponsesRoutes(self._endpoint)
+        self._messages = MessagesRoutes(self._endpoint)
         self._started_at = clock.now() // 1000
 
     def routes(self) -> Sequence[Route]:
@@ -87,40 +92,10 @@ class ApiRoutes:
     async def _chat(self, request: Request) -> ASGIApp:
         if request.method != "POST":
             raise RequestRefused(COMPLETIONS_NOT_STORED)
-        asked, following = await subscribe_to_answer(request, self._requests, read_request)
-        form = ChatEncoder(
-            following.id,
-            following.model,
-            following.created,
-            include_usage=asked.include_usage,
-        )
-        return AnswerResponse(
-            subscription=following,
-            encoder=form,
-            clock=self._clock,
-            keepalive_seconds=self._keepalive_seconds,
-            stream=asked.stream,
-            redactor=self._redactor,
-            warnings=asked.warnings,
-        )
+        return await self._endpoint.answer(request, read_request, _chat_encoder)
 
     async def _complete(self, request: Request) -> ASGIApp:
-        asked, following = await subscribe_to_answer(
-            request, self._requests, completions.read_request
-        )
-        return AnswerResponse(
-            subscription=following,
-            encoder=completions.CompletionEncoder(
-                following.id,
-                following.model,
-                following.created,
-                include_usage=asked.include_usage,
-            ),
-            clock=self._clock,
-            keepalive_seconds=self._keepalive_seconds,
-            stream=asked.stream,
-            redactor=self._redactor,
-        )
+        return await self._endpoint.answer(request, completions.read_request, _completion_encoder)
 
     async def _models(self, _: Request) -> ASGIApp:
         listed = [
@@ -162,6 +137,20 @@ class ApiRoutes:
                 return _failure_response(request, NOT_STORED)
 
         return answer
+
+
+def _chat_encoder(asked: ApiRequest, following: TurnSubscription) -> ChatEncoder:
+    return ChatEncoder(
+        following.id, following.model, following.created, include_usage=asked.include_usage
+    )
+
+
+def _completion_encoder(
+    asked: ApiRequest, following: TurnSubscription
+) -> completions.CompletionEncoder:
+    return completions.CompletionEncoder(
+        following.id, following.model, following.created, include_usage=asked.include_usage
+    )
 
 
 def _failure_response(request: Request, failure: HttpFailure) -> Response:

@@ -1,7 +1,7 @@
 """A turn as an HTTP response: streamed as events, or sent whole at the end."""
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Protocol
 
 import msgspec
@@ -10,7 +10,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from gateway.http.api.endings import INTERRUPTED, AnswerOutcome, outcome_of, redact_outcome
 from gateway.http.api.failures import HttpFailure
-from gateway.http.api.pieces import AnswerPiece, PieceBuilder, ReasoningPiece
+from gateway.http.api.pieces import AnswerPiece, PieceBuilder
 from gateway.http.api.requests import TurnSubscription
 from gateway.http.messages_errors import failure_for_path
 from gateway.observe.redact import Redactor
@@ -62,7 +62,7 @@ class AnswerResponse(msgspec.Struct, frozen=True, kw_only=True):
     stream: bool
     redactor: Redactor
     warnings: tuple[str, ...] = ()  # about parts of the request that have no effect
-    encode_reasoning: Callable[[str], bytes] | None = None  # None: the client gets no reasoning
+    with_reasoning: bool = False  # the client gets the reasoning of the model
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the response; `gateway.http.client_timeouts` disconnects a client that stops reading."""
@@ -94,10 +94,7 @@ class _ResponseWriter:
         self._send = send
         self._redactor = answer.redactor
         self._warnings = answer.warnings
-        self._encode_reasoning = answer.encode_reasoning
-        self._piece_builder = PieceBuilder(
-            answer.redactor, with_reasoning=answer.encode_reasoning is not None
-        )
+        self._piece_builder = PieceBuilder(answer.redactor, with_reasoning=answer.with_reasoning)
         self._headers_sent = self._start_encoded = False
         self._last_write_at = answer.clock.monotonic()
 
@@ -162,12 +159,7 @@ class _ResponseWriter:
         if not pieces:
             return b""
         beginning = self._encode_start()  # before the pieces: encoders number their events
-        return beginning + b"".join(map(self._encode_piece, pieces))
-
-    def _encode_piece(self, piece: AnswerPiece | ReasoningPiece) -> bytes:
-        if isinstance(piece, ReasoningPiece):
-            return self._encode_reasoning(piece.text) if self._encode_reasoning else b""
-        return self._encoder.encode_piece(piece)
+        return beginning + b"".join(map(self._encoder.encode_piece, pieces))
 
     def _encode_start(self) -> bytes:
         if self._start_encoded:
@@ -176,10 +168,8 @@ class _ResponseWriter:
         notices = (FeedNotice(_WARNING, text) for text in self._warnings)
         return self._encoder.encode_start() + b"".join(map(self._encoder.encode_piece, notices))
 
-    def _read_pieces(
-        self, news: Iterable[FeedEvent | FeedEnd]
-    ) -> list[AnswerPiece | ReasoningPiece]:
-        found: list[AnswerPiece | ReasoningPiece] = []
+    def _read_pieces(self, news: Iterable[FeedEvent | FeedEnd]) -> list[AnswerPiece]:
+        found: list[AnswerPiece] = []
         for each in join_text(news):
             found.extend(
                 self._piece_builder.finish()

@@ -5,8 +5,8 @@ import msgspec
 from gateway.http.api.answers import response_not_found
 from gateway.http.api.endings import AnswerOutcome
 from gateway.http.api.pieces import AnswerPiece, AnswerTextPiece, ToolEndPiece, ToolStartPiece
-from gateway.http.api.responses_form import ResponsesEncoder
-from gateway.http.api.responses_shapes import (
+from gateway.http.api.responses.form import ResponsesEncoder
+from gateway.http.api.responses.shapes import (
     ItemList,
     ListedItem,
     RequestEcho,

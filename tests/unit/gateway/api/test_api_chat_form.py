@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from agent.model.answer_options import ClientToolChoice, ToolMode
 from gateway.http.api.asked import ApiRequest
-from gateway.http.api.chat_form import read_request
+from gateway.http.api.chat.body import read_request
 from gateway.http.api.failures import RequestRefused
 from gateway.http.api.pictures import MAX_PICTURE_BYTES, read_picture
 from sessions.records import ToolCall

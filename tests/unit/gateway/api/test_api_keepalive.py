@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from starlette.types import Message
 
 from agent.events import ReasoningDelta, TextDelta, ToolFinished, ToolStarted
-from gateway.http.api.chat_form import ChatEncoder
+from gateway.http.api.chat.form import ChatEncoder
 from gateway.http.api.requests import TurnSubscription
 from gateway.http.api.stream import KEEPALIVE_COMMENT, AnswerResponse
 from gateway.observe.redact import Redactor

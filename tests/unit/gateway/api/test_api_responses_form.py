@@ -13,10 +13,10 @@ from agent.model.usage import Usage
 from gateway.http.api.asked import ApiRequest
 from gateway.http.api.endings import AnswerOutcome
 from gateway.http.api.failures import HttpFailure, RequestRefused
-from gateway.http.api.input_items import encode_page
 from gateway.http.api.pieces import AnswerPiece, AnswerTextPiece, ToolEndPiece, ToolStartPiece
-from gateway.http.api.responses_body import read_request
-from gateway.http.api.responses_form import ResponsesEncoder
+from gateway.http.api.responses.body import read_request
+from gateway.http.api.responses.form import ResponsesEncoder
+from gateway.http.api.responses.input_items import encode_page
 from gateway.inbound.request_options import EarlierMessage, RequestOptions
 from gateway.turns.feed_events import FeedNotice
 from platforms.core.contract import Address, File, InboundMessage, Sender, Text

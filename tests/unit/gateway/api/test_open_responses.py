@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from gateway.http.api.endings import AnswerOutcome
 from gateway.http.api.failures import HttpFailure
 from gateway.http.api.pieces import AnswerTextPiece
-from gateway.http.api.responses_form import ResponsesEncoder
+from gateway.http.api.responses.form import ResponsesEncoder
 from sessions.records import ToolCall
 
 CALL = ToolCall("call_01abc_0123456789ab", "weather", '{"city": "Berlin"}')

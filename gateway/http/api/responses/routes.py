@@ -7,19 +7,18 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp
 
-from gateway.http.api import input_items
 from gateway.http.api.answers import StoredAnswer, response_id, response_not_found
+from gateway.http.api.asked import ApiRequest
 from gateway.http.api.endings import outcome_of, redact_outcome
+from gateway.http.api.endpoint import AnswerEndpoint
 from gateway.http.api.failures import invalid_request
-from gateway.http.api.requests import ApiRequests, subscribe_to_answer
-from gateway.http.api.responses_body import read_request
-from gateway.http.api.responses_form import ResponsesEncoder
-from gateway.http.api.responses_shapes import ResponseDeleted
-from gateway.http.api.stream import AnswerResponse
+from gateway.http.api.requests import TurnSubscription
+from gateway.http.api.responses import input_items
+from gateway.http.api.responses.body import read_request
+from gateway.http.api.responses.form import ResponsesEncoder
+from gateway.http.api.responses.shapes import ResponseDeleted
 from gateway.http.auth import requester_of
-from gateway.observe.redact import Redactor
 from sessions.records import InboxEntry
-from sessions.values.clock import Clock
 
 _STREAM_NOT_SUPPORTED = (
     "A stored response cannot be streamed; leave `stream` out, or repeat the request with its "
@@ -31,38 +30,27 @@ _STILL_IN_PROGRESS = "This response is still in progress; cancel it first."
 class ResponsesRoutes:
     """Route handlers of the Responses API."""
 
-    def __init__(
-        self,
-        requests: ApiRequests,
-        clock: Clock,
-        keepalive_seconds: float,
-        redactor: Redactor,
-    ) -> None:
-        self._requests = requests
-        self._clock = clock
-        self._keepalive_seconds = keepalive_seconds
-        self._redactor = redactor
+    def __init__(self, endpoint: AnswerEndpoint) -> None:
+        self._endpoint = endpoint
+        self._requests = endpoint.requests
+        self._clock = endpoint.clock
+        self._redactor = endpoint.redactor
 
     async def create(self, request: Request) -> ASGIApp:
         """Handle `POST /v1/responses`."""
-        asked, following = await subscribe_to_answer(request, self._requests, read_request)
-        form = ResponsesEncoder(
-            response_id(following.entry),
-            following.model,
-            following.created,
-            asked.echo,
-            completed=partial(self._completed_at, following.entry),
-            javascript=request.headers.get("x-stainless-lang") == "js",
-        )
-        return AnswerResponse(
-            subscription=following,
-            encoder=form,
-            clock=self._clock,
-            keepalive_seconds=self._keepalive_seconds,
-            stream=asked.stream,
-            redactor=self._redactor,
-            warnings=asked.warnings,
-        )
+        javascript = request.headers.get("x-stainless-lang") == "js"
+
+        def encoder(asked: ApiRequest, following: TurnSubscription) -> ResponsesEncoder:
+            return ResponsesEncoder(
+                response_id(following.entry),
+                following.model,
+                following.created,
+                asked.echo,
+                completed=partial(self._completed_at, following.entry),
+                javascript=javascript,
+            )
+
+        return await self._endpoint.answer(request, read_request, encoder)
 
     async def dispatch(self, request: Request) -> ASGIApp:
         """Handle `/v1/responses/{id}`; one route, so that a 405 lists all allowed methods."""

@@ -21,7 +21,7 @@ from gateway.http.api.failures import invalid_request
 from gateway.http.api.pictures import read_audio, read_file, read_picture
 from gateway.http.api.plain.prefill import ask_to_continue
 from gateway.http.api.plain.tasks import read_task
-from gateway.http.api.responses_shapes import (
+from gateway.http.api.responses.shapes import (
     TEXT_PART_TYPES,
     EchoedReasoning,
     EchoedText,

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 from agent.model.usage import Usage
 from gateway.http.api.endings import AnswerOutcome
 from gateway.http.api.failures import HttpFailure
-from gateway.http.api.pieces import AnswerPiece, AnswerTextPiece
-from gateway.http.api.responses_shapes import (
+from gateway.http.api.pieces import AnswerPiece, AnswerTextPiece, ReasoningPiece
+from gateway.http.api.responses.shapes import (
     FunctionCallItem,
     IncompleteDetails,
     InputTokenDetails,
@@ -92,6 +92,8 @@ class ResponsesEncoder:
             return opened + self._content_event(
                 "response.output_text.delta", 0, delta=piece.text, logprobs=[]
             )
+        if isinstance(piece, ReasoningPiece):
+            return b""
         name, payload = stream_event(piece)
         type_ = _IGNORED_EVENT if self._javascript else name
         numbered = {"type": type_, "sequence_number": self._next_sequence_number()}

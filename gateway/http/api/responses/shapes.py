@@ -9,7 +9,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from gateway.http.api.answer_options import Effort, JsonSchemaFormat, TopP, Verbosity
-from gateway.http.api.chat_shapes import (
+from gateway.http.api.chat.shapes import (
     CHOICE_SCHEMA,
     AudioContent,
     Temperature,

@@ -1,0 +1,63 @@
+"""The shared part of all endpoints that answer: from an HTTP request to the response of its turn."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+import msgspec
+from starlette.requests import Request
+
+from gateway.http.api.asked import ApiRequest
+from gateway.http.api.conversation.named_session import read_named_session
+from gateway.http.api.requests import ApiRequests, TurnSubscription
+from gateway.http.api.stream import AnswerEncoder, AnswerResponse
+from gateway.http.auth import requester_of
+from gateway.observe.redact import Redactor
+from sessions.values.clock import Clock
+
+log = logging.getLogger(__name__)
+
+_LARGE_BODY_BYTES = 200_000  # larger bodies are decoded in a thread
+
+
+class AnswerEndpoint(msgspec.Struct, frozen=True, kw_only=True):
+    """Service that begins the turn of a request and builds the response that follows the turn."""
+
+    requests: ApiRequests
+    clock: Clock
+    keepalive_seconds: float
+    redactor: Redactor
+
+    async def answer(
+        self,
+        request: Request,
+        decode: Callable[[bytes], ApiRequest],
+        encoder: Callable[[ApiRequest, TurnSubscription], AnswerEncoder],
+    ) -> AnswerResponse:
+        """Decode a request and begin its turn; raises like `ApiRequests.begin`."""
+        asked, subscription = await self._subscribe(request, decode)
+        return AnswerResponse(
+            subscription=subscription,
+            encoder=encoder(asked, subscription),
+            clock=self.clock,
+            keepalive_seconds=self.keepalive_seconds,
+            stream=asked.stream,
+            redactor=self.redactor,
+            warnings=asked.warnings,
+            with_reasoning=asked.wants_reasoning and self.requests.model_resolver.shows_reasoning(),
+        )
+
+    async def _subscribe(
+        self, request: Request, decode: Callable[[bytes], ApiRequest]
+    ) -> tuple[ApiRequest, TurnSubscription]:
+        body = await request.body()
+        large = len(body) > _LARGE_BODY_BYTES
+        asked = await asyncio.to_thread(decode, body) if large else decode(body)
+        session = read_named_session(request.headers)
+        key = request.headers.get("idempotency-key", "")
+        names = self.requests.client_names
+        requester = names.identify(requester_of(request), request.headers, asked.user)
+        subscription = await self.requests.begin(asked, requester, session, key)
+        for warning in asked.warnings:
+            log.warning("api: request %s: %s", subscription.id, warning)
+        return asked, subscription
