@@ -69,6 +69,7 @@ def read_request(content: bytes) -> ApiRequest:
         temperature=body.temperature,
         reasoning_effort=read_effort(body.reasoning_effort),
         stream=bool(body.stream),
+        wants_reasoning=body.include_reasoning is not False and body.reasoning_effort != "none",
         include_usage=bool(options and options.include_usage),
         options=replace(tools.options, sampling=_sampling(body), format=_format(body)),
         warnings=(*tools.warnings, *([] if body.web_search_options is None else [_NO_WEB_SEARCH])),

@@ -62,7 +62,7 @@ class ChatEncoder:
                 self._sent_texts.append(piece.text)
                 return self._encode_chunk(Delta(content=piece.text))
             case ReasoningPiece():
-                return b""
+                return self._encode_chunk(Delta(reasoning_content=piece.text))
             case ToolStartPiece() | ToolEndPiece() | FeedNotice():
                 name, payload = stream_event(piece)
                 # Many clients parse every event as a chunk, whatever its name.
@@ -93,6 +93,7 @@ class ChatEncoder:
             content,
             outcome.refusal_beside(text) or None,
             tool_calls=[_answer_call(call) for call in outcome.client_calls] or UNSET,
+            reasoning_content=outcome.reasoning or UNSET,
         )
         answer = ChatAnswer(
             id=self._id,

@@ -77,6 +77,7 @@ def read_request(content: bytes) -> ApiRequest:
         temperature=body.temperature,
         reasoning_effort=read_effort(body.reasoning.effort) if body.reasoning else None,
         stream=bool(body.stream),
+        wants_reasoning=body.reasoning is not None and body.reasoning.summary is not None,
         previous_id=body.previous_response_id or "",
         retrievable=store,
         options=replace(tools.options, sampling=_sampling(body), format=_format(body)),

@@ -56,7 +56,12 @@ class Reasoning(msgspec.Struct, frozen=True):
     """Reasoning options."""
 
     effort: Effort | None = None
-    summary: str | None = None
+    summary: Annotated[
+        str | None,
+        Meta(
+            description="Ask for the model's reasoning, which `agent.show_reasoning` has to allow."
+        ),
+    ] = None
 
 
 class TextFormat(JsonSchemaFormat, frozen=True, kw_only=True):
@@ -264,7 +269,20 @@ class FunctionCallItem(
     status: ItemStatus = "completed"
 
 
-OutputItem = OutputMessage | FunctionCallItem
+class SummaryText(msgspec.Struct, frozen=True, tag_field="type", tag="summary_text"):
+    """Text of the model's reasoning."""
+
+    text: str
+
+
+class ReasoningItem(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="reasoning"):
+    """Reasoning of the model, if `reasoning.summary` and `agent.show_reasoning` are set."""
+
+    id: str
+    summary: list[SummaryText]
+
+
+OutputItem = OutputMessage | ReasoningItem | FunctionCallItem
 
 
 class ResponseError(msgspec.Struct, frozen=True):
@@ -370,8 +388,9 @@ class ResponseEvent(msgspec.Struct, frozen=True, kw_only=True):
     item_id: str | UnsetType = UNSET
     output_index: int | UnsetType = UNSET
     content_index: int | UnsetType = UNSET
+    summary_index: int | UnsetType = UNSET
     item: OutputItem | UnsetType = UNSET
-    part: OutputPart | UnsetType = UNSET
+    part: OutputPart | SummaryText | UnsetType = UNSET
     delta: str | UnsetType = UNSET
     text: str | UnsetType = UNSET
     refusal: str | UnsetType = UNSET
