@@ -41,6 +41,7 @@ from gateway.http.client_names import ClientNames
 from gateway.inbound.reactions import MessageReactions
 from gateway.inbound.reader import InboxReader, origin_of, read_event
 from gateway.inbound.reception import Reception, ReceptionHandlers, ReceptionRules
+from gateway.inbound.request_options import runs_in_background
 from gateway.media.fetch import AttachmentFetcher, FetchLimits
 from gateway.media.outgoing import OutgoingFiles
 from gateway.media.speech import SpeechToText
@@ -244,7 +245,7 @@ class Conversations:
             self._reader,
             self._reactions,
             services.feeds,
-            resumes_turns=self._resumes_interrupted,
+            resumes_turn=self._resumes_turn,
         )
 
     def _make_pool(self) -> SessionPool:
@@ -328,6 +329,16 @@ class Conversations:
     def _resumes_interrupted(self) -> bool:
         """Return True if interrupted turns resume by themselves after a restart."""
         return self._services.settings().sessions.on_interrupted == "resume"
+
+    def _resumes_turn(self, turn: RunningTurn) -> bool:
+        """Return True if a turn resumes by itself after a restart.
+
+        The client of a single request has seen its connection break and does not come back. A
+        request in the background needs no connection. It continues, except in safe mode.
+        """
+        if runs_in_background(turn.request_options):
+            return not self._services.process.crash_count
+        return self._resumes_interrupted() and not turn.single_turn
 
     def _interrupted_turn(self, key: str, turn: RunningTurn) -> InterruptedTurn:
         interruption = self._host.describe_interruption(turn)
@@ -493,7 +504,7 @@ class Conversations:
         interrupted: list[InterruptedTurn] = []
 
         def interrupt(key: str, turn: RunningTurn) -> InterruptTurn:
-            resume = self._resumes_interrupted() and not turn.single_turn
+            resume = self._resumes_turn(turn)
             interrupted.append(self._interrupted_turn(key, turn))
             return InterruptTurn(
                 SessionReason.RESTART,

@@ -43,7 +43,7 @@ class ConversationHost:
         reactions: MessageReactions,
         feeds: Feeds,
         *,
-        resumes_turns: Callable[[], bool],
+        resumes_turn: Callable[[RunningTurn], bool],
     ) -> None:
         self._services = services
         self._store = services.store
@@ -52,7 +52,7 @@ class ConversationHost:
         self._reader = reader
         self._reactions = reactions
         self._feeds = feeds
-        self._resumes_turns = resumes_turns
+        self._resumes_turn = resumes_turn
         self._runs: WeakValueDictionary[str, TurnRun] = WeakValueDictionary()  # owned by the actors
 
     # --- turns ------------------------------------------------------------------------------------
@@ -91,8 +91,7 @@ class ConversationHost:
         running = msgspec.structs.replace(running, origin=answer_origin(shown))
         history = await self._store.sessions.history(turn.session_id)
         tool_runs = await self._store.turns.tool_runs(turn.id)
-        # A client that sent a single request has seen its connection break; it does not come back.
-        may_resume = self._resumes_turns() and not running.single_turn and repeatable
+        may_resume = self._resumes_turn(running) and repeatable
         return salvage(turn, running, history, tool_runs, self._clock.now(), may_resume=may_resume)
 
     def is_waiting(self, turn: RunningTurn) -> bool:

@@ -35,10 +35,16 @@ class AnswerEndpoint(msgspec.Struct, frozen=True, kw_only=True):
         encoder: Callable[[ApiRequest, TurnSubscription], AnswerEncoder],
     ) -> AnswerResponse:
         """Decode a request and begin its turn; raises like `ApiRequests.begin`."""
-        asked, subscription = await self._subscribe(request, decode)
+        asked, subscription = await self.begin(request, decode)
+        return self.respond(asked, subscription, encoder(asked, subscription))
+
+    def respond(
+        self, asked: ApiRequest, subscription: TurnSubscription, encoder: AnswerEncoder
+    ) -> AnswerResponse:
+        """Return the response that follows a turn."""
         return AnswerResponse(
             subscription=subscription,
-            encoder=encoder(asked, subscription),
+            encoder=encoder,
             clock=self.clock,
             keepalive_seconds=self.keepalive_seconds,
             stream=asked.stream,
@@ -47,9 +53,29 @@ class AnswerEndpoint(msgspec.Struct, frozen=True, kw_only=True):
             with_reasoning=asked.wants_reasoning and self.requests.model_resolver.shows_reasoning(),
         )
 
-    async def _subscribe(
+    def stream_background(
+        self, subscription: TurnSubscription, encoder: AnswerEncoder, *, wants_reasoning: bool
+    ) -> AnswerResponse:
+        """Return a stream of an answer in the background.
+
+        Every stream of the answer has the same events, so that a client can resume after one. So
+        the events depend only on the turn: no warnings, and one event for each piece of text.
+        """
+        return AnswerResponse(
+            subscription=subscription,
+            encoder=encoder,
+            clock=self.clock,
+            keepalive_seconds=self.keepalive_seconds,
+            stream=True,
+            merge_text=False,
+            redactor=self.redactor,
+            with_reasoning=wants_reasoning and self.requests.model_resolver.shows_reasoning(),
+        )
+
+    async def begin(
         self, request: Request, decode: Callable[[bytes], ApiRequest]
     ) -> tuple[ApiRequest, TurnSubscription]:
+        """Decode a request and subscribe to its turn; raises like `ApiRequests.begin`."""
         body = await request.body()
         large = len(body) > _LARGE_BODY_BYTES
         asked = await asyncio.to_thread(decode, body) if large else decode(body)

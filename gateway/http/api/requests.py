@@ -190,6 +190,35 @@ class ApiRequests:
         msg = "Too many requests with this Idempotency-Key ended without an answer. Use a new key."
         raise invalid_request(msg, code="idempotency_key_used_up")
 
+    async def follow(self, answer: StoredAnswer) -> TurnSubscription | None:
+        """Subscribe to an answer in the background that has not ended; None if it has."""
+        feed = self._feeds.acquire(origin_of(answer.entry))
+        following: TurnSubscription | None = None
+        try:
+            # Read again: the turn may have ended before the feed was acquired.
+            entry = await self._store.inbox.get(answer.entry.id)
+            if entry and entry.state in OPEN_STATES:
+                following = await self._subscribe(feed, entry, "")
+        finally:
+            if following is None:
+                self._unsubscribe(feed, "")
+        return following
+
+    async def replay(self, answer: StoredAnswer) -> TurnSubscription:
+        """Return a finished subscription to an answer that has ended."""
+        ended = answer if answer.end else await self.stored_answers.refresh(answer)
+        assert ended.end  # noqa: S101 - its inbox row is closed
+        origin = origin_of(ended.entry)
+        return TurnSubscription(
+            feed=_replay(origin, ended.text, ended.end),
+            id=origin,
+            entry=ended.entry,
+            created=ended.entry.received_at // 1000,
+            model=ended.options.called,
+            session_state="",
+            unsubscribe=_nothing_to_leave,
+        )
+
     async def stop(self, answer: StoredAnswer) -> None:
         """Stop a running answer; returns after the stop is stored."""
         origin = origin_of(answer.entry)
@@ -254,11 +283,12 @@ class ApiRequests:
     async def _subscribe(
         self, feed: Feed, entry: InboxEntry, session_state: str
     ) -> TurnSubscription | None:
-        def leave() -> None:
-            self._unsubscribe(feed, entry.key)
-
         created = entry.received_at // 1000
         wishes = _options_of(entry)
+
+        def leave() -> None:
+            self._unsubscribe(feed, "" if wishes.background else entry.key)
+
         model = wishes.called or wishes.model or self.model_resolver.default_model(entry.key)
         if entry.state in OPEN_STATES:
             feed.set_inbox_row(entry.id)
@@ -277,20 +307,19 @@ class ApiRequests:
         text, end = await self.stored_answers.read_ending(entry, turn)
         if end is None or await self.stored_answers.is_deleted(entry):
             return None
-        stored = _replay(feed.origin, text, end)
         self._unsubscribe(feed, "")
         return TurnSubscription(
-            feed=stored,
+            feed=_replay(feed.origin, text, end),
             id=feed.origin,
             entry=entry,
             created=created,
             model=model,
             session_state=session_state,
-            unsubscribe=lambda: None,
+            unsubscribe=_nothing_to_leave,
         )
 
     def _unsubscribe(self, feed: Feed, key: str) -> None:
-        """Stop following a turn; without followers the turn ends."""
+        """Stop following a turn; the turn of a conversation `key` ends without followers."""
         if self._feeds.release(feed) and key:
             self._conversations.post(key, RequestAbandoned(feed.inbox_id, feed.origin))
 
@@ -322,6 +351,7 @@ class ApiRequests:
             once=destination.single_turn,
             plain=request.plain,
             keyed=keyed,
+            background=request.background,
             digest=request.digest,
             kept=request.retrievable,
             called=request.model or self.model_resolver.default_model(destination.key),
@@ -361,17 +391,22 @@ class ApiRequests:
 async def close_abandoned_requests(
     store: SessionStore, clock: Clock, key: str, has_access: Callable[[InboxEntry], bool]
 ) -> None:
-    """Close queued requests of an earlier process, except those with an Idempotency-Key.
+    """Close queued requests of an earlier process whose clients cannot get the answer.
 
-    Their clients lost the connection; only a request with a key can be repeated and joined.
-    Requests with an API key that was revoked meanwhile are closed too.
+    The clients lost the connection. A request with an Idempotency-Key can be repeated and joined,
+    and one in the background is polled. Requests with an API key that was revoked meanwhile are
+    closed too.
     """
     waiting = (await store.conversation(key)).waiting
-    gone = tuple(
-        entry.id for entry in waiting if not (_options_of(entry).keyed and has_access(entry))
-    )
+    gone = tuple(entry.id for entry in waiting if not (_is_expected(entry) and has_access(entry)))
     if gone:
         await store.apply(SetInbox(ids=gone, state=InboxState.DONE, at=clock.now()))
+
+
+def _is_expected(entry: InboxEntry) -> bool:
+    """Return True if the client of a queued request can still get its answer."""
+    options = _options_of(entry)
+    return options.keyed or options.background
 
 
 def auto_resumes(key: str) -> bool:
@@ -392,6 +427,10 @@ def _check_headers(session: NamedSession, idempotency_key: str) -> None:
     if len(idempotency_key) > MAX_IDEMPOTENCY_KEY_LENGTH:
         msg = f"An Idempotency-Key can have at most {MAX_IDEMPOTENCY_KEY_LENGTH} characters."
         raise invalid_request(msg, "Idempotency-Key")
+
+
+def _nothing_to_leave() -> None:
+    """Unsubscribe from a replay."""
 
 
 def _replay(origin: str, text: str, end: FeedEnd) -> Feed:

@@ -20,7 +20,7 @@ from sessions.values.clock import Clock
 
 KEEPALIVE_COMMENT = b": keepalive\n\n"
 _WARNING = "request.warning"  # id of notices about the request itself
-_SESSION_STATE_HEADER = "x-session-state"
+SESSION_STATE_HEADER = "x-session-state"
 _EVENT_STREAM_HEADERS = {
     "content-type": "text/event-stream; charset=utf-8",
     "cache-control": "no-cache",
@@ -62,6 +62,7 @@ class AnswerResponse(msgspec.Struct, frozen=True, kw_only=True):
     stream: bool
     redactor: Redactor
     warnings: tuple[str, ...] = ()  # about parts of the request that have no effect
+    merge_text: bool = True  # False: one event for each piece, so that every reader gets the same
     with_reasoning: bool = False  # the client gets the reasoning of the model
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -90,11 +91,12 @@ class _ResponseWriter:
         self._clock = answer.clock
         self._keepalive_seconds = answer.keepalive_seconds
         state = answer.subscription.session_state
-        self._extra_headers = {_SESSION_STATE_HEADER: state} if state else {}
+        self._extra_headers = {SESSION_STATE_HEADER: state} if state else {}
         self._send = send
         self._redactor = answer.redactor
         self._warnings = answer.warnings
         self._piece_builder = PieceBuilder(answer.redactor, with_reasoning=answer.with_reasoning)
+        self._join = join_text if answer.merge_text else iter
         self._headers_sent = self._start_encoded = False
         self._last_write_at = answer.clock.monotonic()
 
@@ -170,7 +172,7 @@ class _ResponseWriter:
 
     def _read_pieces(self, news: Iterable[FeedEvent | FeedEnd]) -> list[AnswerPiece]:
         found: list[AnswerPiece] = []
-        for each in join_text(news):
+        for each in self._join(news):
             found.extend(
                 self._piece_builder.finish()
                 if isinstance(each, FeedEnd)

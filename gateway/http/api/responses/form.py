@@ -61,6 +61,7 @@ class ResponsesEncoder:
         *,
         completed: Callable[[], int] | None = None,
         javascript: bool = False,
+        starting_after: int = -1,
     ) -> None:
         self._id = answer_id
         self._model = model
@@ -75,6 +76,7 @@ class ResponsesEncoder:
         self._item_id = f"msg_{unique_part(answer_id)}"
         self._javascript = javascript
         self._sequence_number = 0
+        self._starting_after = starting_after  # events up to this number are left out
         self._sent_texts: list[str] = []
         self._message_index = 0  # in the output, once texts are sent
         self._output: list[ReasoningItem | None] = []  # items opened so far; None: the message
@@ -103,8 +105,9 @@ class ResponsesEncoder:
             return self._add_reasoning(piece.text)
         name, payload = stream_event(piece)
         type_ = _IGNORED_EVENT if self._javascript else name
-        numbered = {"type": type_, "sequence_number": self._next_sequence_number()}
-        return _encode_event(name, numbered | msgspec.to_builtins(payload))
+        number = self._next_sequence_number()
+        numbered = {"type": type_, "sequence_number": number}
+        return self._encode_event(name, number, numbered | msgspec.to_builtins(payload))
 
     def encode_end(self, outcome: AnswerOutcome) -> bytes:
         """Encode the last events: open parts closed, the final response, `[DONE]`."""
@@ -215,8 +218,14 @@ class ResponsesEncoder:
         )
 
     def _event(self, type_: str, /, **data: Any) -> bytes:  # noqa: ANN401 - fields of an event
-        event = ResponseEvent(type=type_, sequence_number=self._next_sequence_number(), **data)
-        return _encode_event(type_, event)
+        number = self._next_sequence_number()
+        event = ResponseEvent(type=type_, sequence_number=number, **data)
+        return self._encode_event(type_, number, event)
+
+    def _encode_event(self, name: str, number: int, data: object) -> bytes:
+        if number <= self._starting_after:
+            return b""
+        return f"event: {name}\ndata: ".encode() + msgspec.json.encode(data) + b"\n\n"
 
     def _next_sequence_number(self) -> int:
         self._sequence_number += 1
@@ -234,9 +243,9 @@ class ResponsesEncoder:
             before.append(None)
         return msgspec.json.encode(self._finished_response(parts, outcome, before))
 
-    def encode_in_progress(self) -> bytes:
-        """Encode a response whose turn is still running."""
-        return msgspec.json.encode(self._response("in_progress", []))
+    def encode_in_progress(self, *, queued: bool = False) -> bytes:
+        """Encode a response whose turn is still running, or has not begun."""
+        return msgspec.json.encode(self._response("queued" if queued else "in_progress", []))
 
     def _finished_response(
         self,
@@ -282,8 +291,9 @@ class ResponsesEncoder:
         return OutputMessage(id=self._item_id, status=known, content=content)
 
 
-def _encode_event(name: str, data: object) -> bytes:
-    return f"event: {name}\ndata: ".encode() + msgspec.json.encode(data) + b"\n\n"
+def wants_summary(echo: bytes) -> bool:
+    """Return True if a stored request asked for a summary of the reasoning."""
+    return bool(echo) and _decode_echo(echo).reasoning.summary is not None
 
 
 def _status(outcome: AnswerOutcome) -> ResponseStatus:

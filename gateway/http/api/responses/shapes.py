@@ -149,8 +149,8 @@ class ResponseRequest(msgspec.Struct, frozen=True, kw_only=True):
     background: Annotated[
         bool | None,
         Meta(
-            description="Background responses are not supported.",
-            extra_json_schema={"enum": [False, None]},
+            description="Answer at once, and go on without a client: the answer is polled by its "
+            "id. Not together with `store` false.",
         ),
     ] = None
     conversation: Annotated[Any, _NOT_SUPPORTED] = None
@@ -180,8 +180,15 @@ _USER_PART_SCHEMAS = [
     _AUDIO_PART_SCHEMA,
 ]
 _MESSAGE_TYPE_SCHEMA = {"enum": ["message", None]}
+_STORED = {"properties": {"store": {"enum": [True, None]}}}
+_IN_FOREGROUND = {"properties": {"background": {"enum": [False, None]}}}
 EXTRA_SCHEMAS: dict[str, dict[str, Any]] = {
-    ResponseRequest.__name__: {"anyOf": [{"properties": {"tool_choice": CHOICE_SCHEMA}}]},
+    ResponseRequest.__name__: {
+        "allOf": [
+            {"properties": {"tool_choice": CHOICE_SCHEMA}},
+            {"anyOf": [_STORED, _IN_FOREGROUND]},
+        ]
+    },
     ResponseTool.__name__: {
         "anyOf": [
             {
@@ -344,6 +351,7 @@ class RequestEcho(msgspec.Struct, frozen=True, kw_only=True):
     previous_response_id: str | None = None
     reasoning: EchoedReasoning = EchoedReasoning()
     store: bool = False
+    background: bool = False
     temperature: float | None = 1.0  # null only in echoes that older versions stored
     top_p: float | None = 1.0
     tools: list[Any] = []
@@ -357,7 +365,7 @@ class RequestEcho(msgspec.Struct, frozen=True, kw_only=True):
     user: str | None = None
 
 
-ResponseStatus = Literal["in_progress", "completed", "incomplete", "failed", "cancelled"]
+ResponseStatus = Literal["queued", "in_progress", "completed", "incomplete", "failed", "cancelled"]
 
 
 class Response(RequestEcho, frozen=True, kw_only=True, tag_field="object", tag="response"):
@@ -371,7 +379,6 @@ class Response(RequestEcho, frozen=True, kw_only=True, tag_field="object", tag="
     incomplete_details: IncompleteDetails | None = None
     output: list[OutputItem]
     usage: ResponseUsage | None = None
-    background: bool = False
     completed_at: int | None = None
     frequency_penalty: float = 0.0
     presence_penalty: float = 0.0

@@ -118,6 +118,7 @@ WISHES: dict[str, tuple[dict[str, Any], str, object]] = {
     "tools not used": ({"tools": [], "tool_choice": "none"}, "system_prompt", ""),
     "plain text": ({"text": {"format": {"type": "text"}, "verbosity": "low"}}, "system_prompt", ""),
     "unknown": ({"whatever": [1], "include": ["x"], "service_tier": "auto"}, "system_prompt", ""),
+    "in the background": ({"background": True}, "background", True),
     "not in the background": ({"background": False, "conversation": None}, "system_prompt", ""),
 }
 
@@ -153,7 +154,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str | None, str]] = {
         "input_image",
     ),
     "tools": ({"input": "x", "tools": [{"type": "function"}]}, "tools[0].name", "is missing"),
-    "background": ({"input": "x", "background": True}, "background", "Idempotency-Key"),
+    "background": ({"input": "x", "background": True, "store": False}, "background", "stored"),
     "conversation": ({"input": "x", "conversation": "c"}, "conversation", "X-Holdfast-Session"),
     "prompt": ({"input": "x", "prompt": {"id": "p"}}, "prompt", "instructions"),
     "format without name": (
