@@ -161,6 +161,15 @@ class HttpSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         float,
         Meta(gt=0, description="Seconds without output after which a stream gets a keepalive."),
     ] = 15.0
+    early_headers_after: Annotated[
+        float,
+        Meta(
+            ge=0,
+            description="Seconds after which an API answer that is not streamed sends its headers, "
+            "and white space as keepalive, so that proxies keep the connection. A later failure then "
+            "has the status 200. `0`: never.",
+        ),
+    ] = 50.0
     client_tools: Annotated[
         ClientToolPolicy,
         Meta(

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from gateway.http.api.asked import ApiRequest
 from gateway.http.api.conversation.named_session import read_named_session
 from gateway.http.api.requests import ApiRequests, TurnSubscription
-from gateway.http.api.stream import AnswerEncoder, AnswerResponse
+from gateway.http.api.stream import AnswerEncoder, AnswerResponse, Keepalive
 from gateway.http.auth import requester_of
 from gateway.observe.redact import Redactor
 from sessions.values.clock import Clock
@@ -25,7 +25,7 @@ class AnswerEndpoint(msgspec.Struct, frozen=True, kw_only=True):
 
     requests: ApiRequests
     clock: Clock
-    keepalive_seconds: float
+    keepalive: Keepalive
     redactor: Redactor
 
     async def answer(
@@ -46,7 +46,7 @@ class AnswerEndpoint(msgspec.Struct, frozen=True, kw_only=True):
             subscription=subscription,
             encoder=encoder,
             clock=self.clock,
-            keepalive_seconds=self.keepalive_seconds,
+            keepalive=self.keepalive,
             stream=asked.stream,
             redactor=self.redactor,
             warnings=asked.warnings,
@@ -65,7 +65,7 @@ class AnswerEndpoint(msgspec.Struct, frozen=True, kw_only=True):
             subscription=subscription,
             encoder=encoder,
             clock=self.clock,
-            keepalive_seconds=self.keepalive_seconds,
+            keepalive=self.keepalive,
             stream=True,
             merge_text=False,
             redactor=self.redactor,

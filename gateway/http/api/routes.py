@@ -23,6 +23,7 @@ from gateway.http.api.messages.routes import MessagesRoutes
 from gateway.http.api.models import Model, ModelList
 from gateway.http.api.requests import ApiRequests, TurnSubscription
 from gateway.http.api.responses.routes import ResponsesRoutes
+from gateway.http.api.stream import Keepalive
 from gateway.http.auth import Authenticate, set_requester
 from gateway.http.errors import COMPLETIONS_NOT_STORED, HttpFailure
 from gateway.http.messages_errors import MESSAGES_PATH, failure_for_path
@@ -46,7 +47,7 @@ class ApiRoutes:
         clock: Clock,
         *,
         authenticate: Authenticate,
-        keepalive_seconds: float,
+        keepalive: Keepalive,
         redactor: Redactor,
     ) -> None:
         self._requests = requests
@@ -54,7 +55,7 @@ class ApiRoutes:
         self._endpoint = AnswerEndpoint(
             requests=requests,
             clock=clock,
-            keepalive_seconds=keepalive_seconds,
+            keepalive=keepalive,
             redactor=redactor,
         )
         self._responses = ResponsesRoutes(self._endpoint)

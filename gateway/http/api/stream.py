@@ -21,10 +21,11 @@ from sessions.values.clock import Clock
 KEEPALIVE_COMMENT = b": keepalive\n\n"
 _WARNING = "request.warning"  # id of notices about the request itself
 SESSION_STATE_HEADER = "x-session-state"
+_UNBUFFERED = {"x-accel-buffering": "no"}  # nginx would hold the output back
 _EVENT_STREAM_HEADERS = {
     "content-type": "text/event-stream; charset=utf-8",
     "cache-control": "no-cache",
-    "x-accel-buffering": "no",  # nginx would hold the events back
+    **_UNBUFFERED,
 }
 _JSON_HEADERS = {"content-type": "application/json", "cache-control": "no-store"}
 
@@ -52,13 +53,21 @@ class AnswerEncoder(Protocol):
         ...
 
 
+class Keepalive(msgspec.Struct, frozen=True, kw_only=True):
+    """Times after which the connection of a waiting client gets a sign of life."""
+
+    idle_seconds: float  # after the last write
+    headers_after: float = 0.0
+    """Seconds until an answer that is not streamed sends its headers; 0: only with the answer."""
+
+
 class AnswerResponse(msgspec.Struct, frozen=True, kw_only=True):
     """An ASGI response that lasts until the turn ends or the client disconnects."""
 
     subscription: TurnSubscription
     encoder: AnswerEncoder
     clock: Clock
-    keepalive_seconds: float
+    keepalive: Keepalive
     stream: bool
     redactor: Redactor
     warnings: tuple[str, ...] = ()  # about parts of the request that have no effect
@@ -71,7 +80,7 @@ class AnswerResponse(msgspec.Struct, frozen=True, kw_only=True):
             async with asyncio.TaskGroup() as group:
                 writer = _ResponseWriter(self, send, scope.get("path", ""))
                 beside = [group.create_task(_wait_for_disconnect(receive, reading))]
-                if self.stream:
+                if self.stream or self.keepalive.headers_after:
                     beside.append(group.create_task(writer.keep_alive(reading)))
                 await (writer.write_stream(reading) if self.stream else writer.write_whole(reading))
                 for task in beside:
@@ -89,10 +98,14 @@ class _ResponseWriter:
         self._path = path
         self._encoder = answer.encoder
         self._clock = answer.clock
-        self._keepalive_seconds = answer.keepalive_seconds
+        self._idle_limit = answer.keepalive.idle_seconds
+        if not answer.stream:
+            self._idle_limit = answer.keepalive.headers_after
+        self._keepalive = answer.keepalive
         state = answer.subscription.session_state
         self._extra_headers = {SESSION_STATE_HEADER: state} if state else {}
         self._send = send
+        self._stream = answer.stream
         self._redactor = answer.redactor
         self._warnings = answer.warnings
         self._piece_builder = PieceBuilder(answer.redactor, with_reasoning=answer.with_reasoning)
@@ -110,7 +123,7 @@ class _ResponseWriter:
                 return
             if events:
                 await self._write(events)
-            elif self._idle_seconds >= self._keepalive_seconds:
+            elif self._idle_seconds >= self._idle_limit:
                 # The comment commits the status 200, so the start event can go out too.
                 await self._write(KEEPALIVE_COMMENT + self._encode_start())
         await self._abort()
@@ -118,10 +131,10 @@ class _ResponseWriter:
     async def keep_alive(self, reading: FeedReader) -> None:
         """Wake the writer when a keepalive is due; one timer per response, not one per write."""
         while True:
-            left = self._keepalive_seconds - self._idle_seconds
+            left = self._idle_limit - self._idle_seconds
             if left <= 0:
                 reading.wake()
-                left = self._keepalive_seconds
+                left = self._keepalive.idle_seconds
             await asyncio.sleep(left)
 
     @property
@@ -130,25 +143,38 @@ class _ResponseWriter:
         return self._clock.monotonic() - self._last_write_at
 
     async def write_whole(self, reading: FeedReader) -> None:
-        """Wait for the end, then write the answer."""
+        """Wait for the end, then write the answer; a long wait is filled with white space."""
         while not reading.is_cancelled:
             news = await reading.read()
             self._read_pieces(news)
             if news and isinstance(news[-1], FeedEnd):
                 outcome = self._outcome(news[-1])
                 text = self._piece_builder.text
-                if outcome.failure and (not text or self._encoder.failures_are_errors):
+                has_shape = text or self._headers_sent  # a failed response without text, too
+                if outcome.failure and (not has_shape or self._encoder.failures_are_errors):
                     await self._send_failure(_with_partial(outcome.failure, text))
                 else:
                     whole = replace(outcome, reasoning=self._piece_builder.reasoning)
                     body = self._encoder.encode_answer(text, whole)
                     await self._send_response(200, _JSON_HEADERS | self._extra_headers, body)
                 return
+            if self._keepalive.headers_after and self._idle_seconds >= self._idle_limit:
+                await self._write_blank()
         await self._abort()
+
+    async def _write_blank(self) -> None:
+        """Send white space, which may precede JSON; the first one commits the status 200."""
+        if not self._headers_sent:
+            self._headers_sent = True
+            self._idle_limit = self._keepalive.idle_seconds
+            headers = _JSON_HEADERS | _UNBUFFERED | self._extra_headers
+            await self._send(_start_message(200, headers))
+        await self._send({"type": "http.response.body", "body": b"\n", "more_body": True})
+        self._last_write_at = self._clock.monotonic()
 
     async def _abort(self) -> None:
         """End the response; the client may still be connected, because a shutdown cancels too."""
-        if self._headers_sent:
+        if self._headers_sent and self._stream:
             await self._send({"type": "http.response.body", "body": b"", "more_body": False})
         else:
             await self._send_failure(INTERRUPTED)
@@ -201,7 +227,8 @@ class _ResponseWriter:
         )
 
     async def _send_response(self, status: int, headers: dict[str, str], body: bytes) -> None:
-        await self._send(_start_message(status, headers | {"content-length": str(len(body))}))
+        if not self._headers_sent:
+            await self._send(_start_message(status, headers | {"content-length": str(len(body))}))
         await self._send({"type": "http.response.body", "body": body})
 
 
