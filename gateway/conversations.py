@@ -38,6 +38,7 @@ from gateway.http.api.requests import (
     close_abandoned_requests,
 )
 from gateway.http.client_names import ClientNames
+from gateway.http.user_token import SignedUsers
 from gateway.inbound.reactions import MessageReactions
 from gateway.inbound.reader import InboxReader, origin_of, read_event
 from gateway.inbound.reception import Reception, ReceptionHandlers, ReceptionRules
@@ -388,6 +389,8 @@ class Conversations:
             if http.fetch_pictures
             else None
         )
+        secret, clock = http.user_token_secret, services.clock
+        signed_users = SignedUsers(secret=secret, clock=clock) if secret else None
         return ApiRequests(
             store=services.store,
             clock=services.clock,
@@ -404,7 +407,9 @@ class Conversations:
             pictures=RequestPictures(fetcher, save_picture),
             policy=RequestPolicy(
                 client_names=ClientNames(
-                    trusted=http.trust_user_header, on_request=services.metrics.on_api_request
+                    trusted=http.trust_user_header,
+                    on_request=services.metrics.on_api_request,
+                    read_token=signed_users.read if signed_users else None,
                 ),
                 client_tools=http.client_tools,
             ),

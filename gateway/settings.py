@@ -157,6 +157,14 @@ class HttpSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             "every client with a key tells the truth."
         ),
     ] = False
+    user_token_secret: Annotated[
+        Secret | None,
+        Meta(
+            description="Secret with which front ends sign the user of a request "
+            "(`X-OpenWebUI-User-Jwt`; in Open WebUI `FORWARD_USER_INFO_HEADER_JWT_SECRET`). With it "
+            "`trust_user_header` believes only signed users."
+        ),
+    ] = None
     sse_keepalive: Annotated[
         float,
         Meta(gt=0, description="Seconds without output after which a stream gets a keepalive."),

@@ -9,9 +9,11 @@ from starlette.requests import Request
 
 from gateway.http.api.asked import ApiRequest
 from gateway.http.api.conversation.named_session import read_named_session
+from gateway.http.api.failures import invalid_request
 from gateway.http.api.requests import ApiRequests, TurnSubscription
 from gateway.http.api.stream import AnswerEncoder, AnswerResponse, Keepalive
 from gateway.http.auth import requester_of
+from gateway.http.user_token import SIGNED_USER_HEADER, InvalidUserToken
 from gateway.observe.redact import Redactor
 from sessions.values.clock import Clock
 
@@ -82,7 +84,14 @@ class AnswerEndpoint(msgspec.Struct, frozen=True, kw_only=True):
         session = read_named_session(request.headers)
         key = request.headers.get("idempotency-key", "")
         names = self.requests.client_names
-        requester = names.identify(requester_of(request), request.headers, asked.user)
+        try:
+            requester = names.identify(requester_of(request), request.headers, asked.user)
+        except InvalidUserToken as error:
+            log.warning(
+                "api: a request was refused, because of its %s: %s", SIGNED_USER_HEADER, error
+            )
+            msg = f"The user in {SIGNED_USER_HEADER} cannot be verified: {error}."
+            raise invalid_request(msg, SIGNED_USER_HEADER, "invalid_user_token") from error
         subscription = await self.requests.begin(asked, requester, session, key)
         for warning in asked.warnings:
             log.warning("api: request %s: %s", subscription.id, warning)
