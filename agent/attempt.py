@@ -27,6 +27,9 @@ _CHARACTERS_PER_TOKEN = 4
 _MIN_LEARNED_GAP_SECONDS = 0.25  # shorter gaps are not worth recording
 
 
+_CHARACTERS_PER_TOKEN = 4
+
+
 class AttemptResult(msgspec.Struct, frozen=True, kw_only=True):
     """Result of one request."""
 
@@ -34,6 +37,7 @@ class AttemptResult(msgspec.Struct, frozen=True, kw_only=True):
     step: StepResult
     cause: str = ""  # for the journal: the error that ended the request
     usage: Usage = Usage()
+    estimated_usage: Usage = Usage()  # of a whole answer without reported usage
     request_hash: str = ""  # for the journal: identifies the request's content
 
     @property
@@ -45,6 +49,11 @@ class AttemptResult(msgspec.Struct, frozen=True, kw_only=True):
     def phase(self) -> str:
         """Phase in which the answer was cut; empty for other verdicts."""
         return str(self.verdict.phase) if isinstance(self.verdict, Cut) else ""
+
+    @property
+    def recorded_usage(self) -> Usage:
+        """Reported usage, or else the estimate."""
+        return self.usage if self.usage.total_tokens else self.estimated_usage
 
     @property
     def received_characters(self) -> int:
@@ -142,6 +151,15 @@ def _usage_of(step: StepResult, target: Target) -> Usage:
         chunk.reasoning_tokens,
     )
     return msgspec.structs.replace(usage, cost=compute_cost(usage, price_of(target)))
+
+
+def with_estimated_usage(result: AttemptResult, target: Target, input_tokens: int) -> AttemptResult:
+    """Estimate the usage of a whole answer if the service reported none."""
+    if result.step.usage is not None or not result.step.ended:
+        return result
+    estimate = Usage(input_tokens, result.received_characters // _CHARACTERS_PER_TOKEN)
+    estimate = msgspec.structs.replace(estimate, cost=compute_cost(estimate, price_of(target)))
+    return msgspec.structs.replace(result, estimated_usage=estimate)
 
 
 def price_of(target: Target) -> Price | None:

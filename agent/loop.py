@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from agent.answer.accumulate import Accumulator
 from agent.answer.call_slots import StepCall
 from agent.answer_format import check_answer, describe_format, repair_prompt
-from agent.attempt import AttemptResult, price_of, run_attempt
+from agent.attempt import AttemptResult, price_of, run_attempt, with_estimated_usage
 from agent.client_tools import ToolOffer, new_call_id
 from agent.continuation import (
     CompactHistory,
@@ -70,7 +70,6 @@ from agent.verdict import Capped, Cut, ModelRefused, verdict_name
 from sessions.records import Message, MessageRole
 from sessions.values.notices import NoticeFields, NoticeId
 
-_CHARACTERS_PER_TOKEN = 4
 _NO_TEXT = "(no text)"  # stands for an empty answer in the request for a better one
 _MAX_REFUSED_STEPS = 3  # steps in a row in which no call could run
 
@@ -523,11 +522,10 @@ class _TurnLoop:
             step.cancel_notice()
         step.on_result(result)
         self._route.learned.record_token_count(self._estimated_tokens, result.usage.input_tokens)
-        if result.step.usage is None and result.step.ended:
-            output = result.received_characters // _CHARACTERS_PER_TOKEN
-            self._estimated_usage += Usage(size(), output)
+        result = with_estimated_usage(result, self._route.target, size())
         self._estimated_tokens = 0
         self._usage += result.usage
+        self._estimated_usage += result.estimated_usage
         await self._journal.attempt_ended(number, result)
         return result
 
