@@ -27,9 +27,6 @@ _CHARACTERS_PER_TOKEN = 4
 _MIN_LEARNED_GAP_SECONDS = 0.25  # shorter gaps are not worth recording
 
 
-_CHARACTERS_PER_TOKEN = 4
-
-
 class AttemptResult(msgspec.Struct, frozen=True, kw_only=True):
     """Result of one request."""
 
@@ -153,11 +150,13 @@ def _usage_of(step: StepResult, target: Target) -> Usage:
     return msgspec.structs.replace(usage, cost=compute_cost(usage, price_of(target)))
 
 
-def with_estimated_usage(result: AttemptResult, target: Target, input_tokens: int) -> AttemptResult:
+def with_estimated_usage(
+    result: AttemptResult, target: Target, estimate_input: Callable[[], int]
+) -> AttemptResult:
     """Estimate the usage of a whole answer if the service reported none."""
     if result.step.usage is not None or not result.step.ended:
         return result
-    estimate = Usage(input_tokens, result.received_characters // _CHARACTERS_PER_TOKEN)
+    estimate = Usage(estimate_input(), result.received_characters // _CHARACTERS_PER_TOKEN)
     estimate = msgspec.structs.replace(estimate, cost=compute_cost(estimate, price_of(target)))
     return msgspec.structs.replace(result, estimated_usage=estimate)
 

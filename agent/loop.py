@@ -522,7 +522,7 @@ class _TurnLoop:
             step.cancel_notice()
         step.on_result(result)
         self._route.learned.record_token_count(self._estimated_tokens, result.usage.input_tokens)
-        result = with_estimated_usage(result, self._route.target, size())
+        result = with_estimated_usage(result, self._route.target, size)
         self._estimated_tokens = 0
         self._usage += result.usage
         self._estimated_usage += result.estimated_usage
