@@ -114,10 +114,11 @@ def test_wrong_tools_are_refused(tools: Any, param: str) -> None:
     [
         (
             {"reasoning_effort": "most"},
-            "“most” is not allowed here; use one of",
+            "“most” is not allowed here; use one of `none`, `minimal`, `low`, `medium`, `high`, "
+            "`xhigh`, `max`.",
             "reasoning_effort",
         ),
-        ({"reasoning_effort": "most"}, "`high`", "reasoning_effort"),
+        ({"verbosity": "most"}, "use one of `low`, `medium`, `high`.", "verbosity"),
         ({"messages": [by("king", "x")]}, "`assistant`", "messages[0].role"),
         ({"max_tokens": 0}, "Expected a number >= 1", "max_tokens"),
         ({"temperature": "warm"}, "Expected a number or null, got `str`.", "temperature"),
