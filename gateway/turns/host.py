@@ -7,7 +7,7 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from gateway.inbound.reactions import MessageReactions
-from gateway.inbound.reader import InboxReader
+from gateway.inbound.reader import InboxReader, origin_of
 from gateway.turns.answer import answer_origin
 from gateway.turns.crash_recovery import PREVIEW_CHARS, salvage
 from gateway.turns.feeds import Feeds
@@ -88,7 +88,11 @@ class ConversationHost:
     ) -> TurnCrashed:
         """Return the event that closes or resumes a turn that an earlier process left running."""
         shown = await self._store.outbox.of_turn(turn.id)
-        running = msgspec.structs.replace(running, origin=answer_origin(shown))
+        origin = answer_origin(shown)
+        if running.request_options and not origin:  # its client finds the turn by this origin
+            entries = await self._store.inbox.of_turn(turn.id)
+            origin = origin_of(entries[-1]) if entries else ""
+        running = msgspec.structs.replace(running, origin=origin)
         history = await self._store.sessions.history(turn.session_id)
         tool_runs = await self._store.turns.tool_runs(turn.id)
         may_resume = self._resumes_turn(running) and repeatable

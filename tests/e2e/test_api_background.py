@@ -215,6 +215,22 @@ async def test_a_single_answer_goes_on_after_a_restart(tmp_path: Path) -> None:
         assert len(model.requests) == 2
 
 
+async def test_an_answer_that_a_restart_continued_can_be_cancelled(tmp_path: Path) -> None:
+    async with ModelServer(lambda _: 'H T"so far" HANG') as model:
+        async with responses(tmp_path, model) as client:
+            begun = await client.ask("hang", background=True)
+            await model.request(1)
+        async with responses(tmp_path, model) as client:
+            await model.request(2)
+            assert (await client.library.retrieve(begun.id)).status == "in_progress"
+            for after in (1, None):
+                with pytest.raises(openai.BadRequestError, match="interrupted by a restart"):
+                    await _rest(client.library, begun.id, after)
+            assert (await client.library.cancel(begun.id)).status == "cancelled"
+            async with asyncio.timeout(PATIENCE):
+                await model.requests[1].closed.wait()
+
+
 async def test_another_key_does_not_see_a_background_answer(tmp_path: Path) -> None:
     async with ModelServer(talkative) as model, responses(tmp_path, model) as client:
         other = await add(client.api, "other")

@@ -69,7 +69,7 @@ class AnswerEndpoint(msgspec.Struct, frozen=True, kw_only=True):
             clock=self.clock,
             keepalive=self.keepalive,
             stream=True,
-            merge_text=False,
+            in_background=True,
             redactor=self.redactor,
             with_reasoning=wants_reasoning and self.requests.model_resolver.shows_reasoning(),
         )

@@ -14,7 +14,7 @@ from gateway.http.api.pieces import AnswerPiece, PieceBuilder
 from gateway.http.api.requests import TurnSubscription
 from gateway.http.messages_errors import failure_for_path
 from gateway.observe.redact import Redactor
-from gateway.turns.feed_events import FeedEnd, FeedEvent, FeedNotice, join_text
+from gateway.turns.feed_events import FeedEnd, FeedEvent, FeedNotice, FeedOutcome, join_text
 from gateway.turns.feeds import FeedReader
 from sessions.values.clock import Clock
 
@@ -27,6 +27,7 @@ _EVENT_STREAM_HEADERS = {
     "cache-control": "no-cache",
     **_UNBUFFERED,
 }
+_CONTINUED_LATER = {FeedOutcome.INTERRUPTED, FeedOutcome.NOT_STARTED}
 _JSON_HEADERS = {"content-type": "application/json", "cache-control": "no-store"}
 
 
@@ -71,7 +72,11 @@ class AnswerResponse(msgspec.Struct, frozen=True, kw_only=True):
     stream: bool
     redactor: Redactor
     warnings: tuple[str, ...] = ()  # about parts of the request that have no effect
-    merge_text: bool = True  # False: one event for each piece, so that every reader gets the same
+    in_background: bool = False
+    """True if the turn continues without the client, also after a restart.
+
+    Then every reader gets the same events, one for each piece, and a restart is not the end.
+    """
     with_reasoning: bool = False  # the client gets the reasoning of the model
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -109,7 +114,7 @@ class _ResponseWriter:
         self._redactor = answer.redactor
         self._warnings = answer.warnings
         self._piece_builder = PieceBuilder(answer.redactor, with_reasoning=answer.with_reasoning)
-        self._join = join_text if answer.merge_text else iter
+        self._in_background = answer.in_background
         self._headers_sent = self._start_encoded = False
         self._last_write_at = answer.clock.monotonic()
 
@@ -119,6 +124,8 @@ class _ResponseWriter:
             news = await reading.read()
             events = self._encode_events(news)
             if news and isinstance(news[-1], FeedEnd):
+                if self._in_background and news[-1].outcome in _CONTINUED_LATER:
+                    break
                 await self._write_end(events, self._outcome(news[-1]))
                 return
             if events:
@@ -198,7 +205,7 @@ class _ResponseWriter:
 
     def _read_pieces(self, news: Iterable[FeedEvent | FeedEnd]) -> list[AnswerPiece]:
         found: list[AnswerPiece] = []
-        for each in self._join(news):
+        for each in news if self._in_background else join_text(news):
             found.extend(
                 self._piece_builder.finish()
                 if isinstance(each, FeedEnd)

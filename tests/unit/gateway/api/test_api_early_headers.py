@@ -169,6 +169,46 @@ def test_a_late_failure_of_a_response_is_a_failed_response() -> None:
     assert early.status == 502
 
 
+@pytest.mark.parametrize("outcome", [FeedOutcome.INTERRUPTED, FeedOutcome.NOT_STARTED])
+def test_a_stream_in_the_background_does_not_end_with_the_process(outcome: FeedOutcome) -> None:
+    feed, received = Feed("o1"), []
+
+    async def work(world: World) -> None:
+        async def send(message: Message) -> None:
+            received.append(message)
+
+        feed.publish(TextDelta("So far"))
+        feed.publish(TextDelta(" so good"))
+        feed.finish(outcome)
+        answer = AnswerResponse(
+            subscription=TurnSubscription(
+                feed=feed,
+                id="a1",
+                entry=ASKED,
+                created=0,
+                model="m",
+                session_state="",
+                unsubscribe=lambda: None,
+            ),
+            encoder=ResponsesEncoder("resp_1", "m", 0, b""),
+            clock=world,
+            keepalive=TIMES,
+            stream=True,
+            in_background=True,
+            redactor=Redactor(),
+        )
+        await answer({"path": "/v1/responses"}, asyncio.Event().wait, send)  # type: ignore[arg-type]
+
+    with asyncio.Runner(loop_factory=World) as runner:
+        world = runner.get_loop()
+        assert isinstance(world, World)
+        runner.run(work(world))
+    sent = b"".join(message.get("body", b"") for message in received)
+    assert b"[DONE]" not in sent
+    assert b"response.failed" not in sent
+    assert not received[-1].get("more_body")
+
+
 def test_an_end_of_the_process_after_the_headers_is_an_error_in_the_body() -> None:
     response = ask(chat(), 99, leaves_at=60)
     assert (response.status, response.json["error"]["code"]) == (200, "interrupted")
