@@ -10,7 +10,9 @@ from starlette.datastructures import Headers
 
 from gateway.access.api_keys import Requester
 from gateway.http.client_names import ClientNames, UserLabel
-from gateway.http.user_token import InvalidUserToken, read_signed_user
+from gateway.http.user_token import InvalidUserToken, SignedUsers, read_signed_user
+from sessions.values.secret import Secret
+from tests.fakes.set_clock import SetClock
 
 SECRET = "shared-secret-of-both-programs-0123456789"
 LONG = SECRET * 2
@@ -46,7 +48,7 @@ def test_the_subject_of_a_signed_token_is_the_user() -> None:
     assert read_signed_user(signed(), SECRET, NOW) == "3f1c-77"
 
 
-@pytest.mark.parametrize("now", [NOW - 59, NOW + 299, NOW + 359])
+@pytest.mark.parametrize("now", [NOW - 60, NOW + 299, NOW + 360])
 def test_clocks_may_differ_by_a_minute(now: int) -> None:
     assert read_signed_user(signed(), SECRET, now) == "3f1c-77"
 
@@ -74,12 +76,28 @@ def test_clocks_may_differ_by_a_minute(now: int) -> None:
         pytest.param("a.b", "not a token", id="two parts"),
         pytest.param("ä.ö.ü", "not a token", id="not ASCII"),
         pytest.param("a.b.c", "not a token", id="not base64"),
+        pytest.param(f"{part({})}.{part(CLAIMS)}.x", "not a token", id="no algorithm named"),
         pytest.param(f"{part([])}.{part(CLAIMS)}.x", "not a token", id="no object"),
     ],
 )
 def test_other_tokens_are_invalid(token: str, reason: str) -> None:
     with pytest.raises(InvalidUserToken, match=reason):
         read_signed_user(token, SECRET, NOW)
+
+
+@pytest.mark.parametrize(("late", "valid"), [(0, True), (1, False)])
+def test_the_clock_counts_in_milliseconds(late: int, *, valid: bool) -> None:
+    clock = SetClock((NOW + 360) * 1000 + late)
+    users = SignedUsers(secret=Secret(SECRET), clock=clock)
+    if valid:
+        assert users.read(signed()) == "3f1c-77"
+    else:
+        with pytest.raises(InvalidUserToken, match="expired"):
+            users.read(signed())
+
+
+def test_a_token_without_times_of_its_start_is_valid() -> None:
+    assert read_signed_user(signed(iat=None), SECRET, NOW) == "3f1c-77"
 
 
 def test_a_known_signature_is_recognized() -> None:
