@@ -34,6 +34,7 @@ class AttemptResult(msgspec.Struct, frozen=True, kw_only=True):
     step: StepResult
     cause: str = ""  # for the journal: the error that ended the request
     usage: Usage = Usage()
+    estimated_usage: Usage = Usage()  # of a whole answer without reported usage
     request_hash: str = ""  # for the journal: identifies the request's content
 
     @property
@@ -45,6 +46,11 @@ class AttemptResult(msgspec.Struct, frozen=True, kw_only=True):
     def phase(self) -> str:
         """Phase in which the answer was cut; empty for other verdicts."""
         return str(self.verdict.phase) if isinstance(self.verdict, Cut) else ""
+
+    @property
+    def recorded_usage(self) -> Usage:
+        """Reported usage, or else the estimate."""
+        return self.usage if self.usage.total_tokens else self.estimated_usage
 
     @property
     def received_characters(self) -> int:
@@ -142,6 +148,18 @@ def _usage_of(step: StepResult, target: Target) -> Usage:
         chunk.reasoning_tokens,
     )
     return msgspec.structs.replace(usage, cost=compute_cost(usage, price_of(target)))
+
+
+def with_estimated_usage(
+    result: AttemptResult, target: Target, estimate_input: Callable[[], int]
+) -> AttemptResult:
+    """Estimate the tokens of a whole answer that the service did not report."""
+    if result.usage.input_tokens or not result.step.ended:
+        return result
+    received = result.received_characters // _CHARACTERS_PER_TOKEN
+    estimate = Usage(estimate_input(), 0 if result.usage.output_tokens else received)
+    estimate = msgspec.structs.replace(estimate, cost=compute_cost(estimate, price_of(target)))
+    return msgspec.structs.replace(result, estimated_usage=estimate)
 
 
 def price_of(target: Target) -> Price | None:

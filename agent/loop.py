@@ -10,7 +10,8 @@ from msgspec.structs import replace
 from agent.answer.accumulate import Accumulator
 from agent.answer.call_slots import StepCall
 from agent.answer_format import check_answer, describe_format, repair_prompt
-from agent.attempt import AttemptResult, price_of, run_attempt
+from agent.attempt import AttemptResult, price_of, run_attempt, with_estimated_usage
+from agent.client_calls import steps_of_loop
 from agent.client_tools import ToolOffer, new_call_id
 from agent.continuation import (
     CompactHistory,
@@ -70,7 +71,6 @@ from agent.verdict import Capped, Cut, ModelRefused, verdict_name
 from sessions.records import Message, MessageRole
 from sessions.values.notices import NoticeFields, NoticeId
 
-_CHARACTERS_PER_TOKEN = 4
 _NO_TEXT = "(no text)"  # stands for an empty answer in the request for a better one
 _MAX_REFUSED_STEPS = 3  # steps in a row in which no call could run
 
@@ -84,7 +84,8 @@ async def run_turn(task: TurnTask, resources: TurnResources) -> TurnDone:
     """
     turn = _TurnLoop(task, resources)
     try:
-        for number in range(1, resources.limits.max_steps + 1):
+        steps = max(0, resources.limits.max_steps - _earlier_steps(task))
+        for number in range(1, steps + 1):
             outcome = await turn.run_step(number)
             if isinstance(outcome, TurnDone):
                 return outcome
@@ -92,9 +93,14 @@ async def run_turn(task: TurnTask, resources: TurnResources) -> TurnDone:
             if refused:
                 return refused
             turn.add_rows(await resources.fetch_steers())
-        return await turn.run_last_step(resources.limits.max_steps + 1)
+        return await turn.run_last_step(steps + 1)
     finally:
         turn.release()
+
+
+def _earlier_steps(task: TurnTask) -> int:
+    """Return the steps of earlier requests of a loop in which the client runs its tools."""
+    return steps_of_loop(task.history) if task.options.tools and not task.resumed else 0
 
 
 class _StepAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -234,10 +240,12 @@ class _TurnLoop:
         client_calls: list[StepCall] = []
         if self._offer.client_names:
             calls, client_calls = self._split_client_calls(calls)
+        # There is no next step whose request could report these calls.
+        cut_calls = self._cut_calls(answer.salvage) if client_calls else ()
         message = Message(
             MessageRole.ASSISTANT,
             answer.text,
-            tool_calls=tuple(map(to_tool_call, calls)),
+            tool_calls=tuple(map(to_tool_call, (*calls, *cut_calls))),
             reasoning=answer.result.stored_reasoning(self._route.target.label),
         )
         await self._journal.step_done(message)
@@ -249,7 +257,8 @@ class _TurnLoop:
             after_recovery=self._after_recovery,
         )
         self._budget.exclude_wait(self._clock.monotonic() - started_at)
-        self._transcript.add((message, *results))
+        cut_results = await self._runner.refuse_cut_calls(cut_calls)
+        self._transcript.add((message, *results, *cut_results))
         await self._refresh_drafts()
         if ran := self._runner.started_tools[before:]:
             self._budget.reset_on_progress(self._clock.monotonic(), ran)
@@ -282,6 +291,13 @@ class _TurnLoop:
                 handed.append(call)
             identified.append(call)
         return tuple(identified), handed
+
+    def _cut_calls(self, salvage: Salvage) -> tuple[StepCall, ...]:
+        """Return the calls of a cut answer that must not run, without their incomplete arguments."""
+        cut = [
+            each for each in (*salvage.lost, *salvage.unsealed) if each.name in self._tools.by_name
+        ]
+        return tuple(replace(call, arguments="{}") for call in cut)
 
     def _report_losses(self, answer: _StepAnswer) -> None:
         salvage = answer.salvage
@@ -533,11 +549,10 @@ class _TurnLoop:
         if step.ignored_prefill:
             self._route.learned.ignores_prefill = True
         self._route.learned.record_token_count(self._estimated_tokens, result.usage.input_tokens)
-        if result.step.ended and not result.usage.input_tokens:
-            received = result.received_characters // _CHARACTERS_PER_TOKEN
-            self._estimated_usage += Usage(size(), 0 if result.usage.output_tokens else received)
+        result = with_estimated_usage(result, self._route.target, size)
         self._estimated_tokens = 0
         self._usage += result.usage
+        self._estimated_usage += result.estimated_usage
         await self._journal.attempt_ended(number, result)
         return result
 

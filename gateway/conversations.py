@@ -38,9 +38,11 @@ from gateway.http.api.requests import (
     close_abandoned_requests,
 )
 from gateway.http.client_names import ClientNames
+from gateway.http.user_token import SignedUsers
 from gateway.inbound.reactions import MessageReactions
 from gateway.inbound.reader import InboxReader, origin_of, read_event
 from gateway.inbound.reception import Reception, ReceptionHandlers, ReceptionRules
+from gateway.inbound.request_options import runs_in_background
 from gateway.media.fetch import AttachmentFetcher, FetchLimits
 from gateway.media.outgoing import OutgoingFiles
 from gateway.media.speech import SpeechToText
@@ -244,7 +246,7 @@ class Conversations:
             self._reader,
             self._reactions,
             services.feeds,
-            resumes_turns=self._resumes_interrupted,
+            resumes_turn=self._resumes_turn,
         )
 
     def _make_pool(self) -> SessionPool:
@@ -329,6 +331,16 @@ class Conversations:
         """Return True if interrupted turns resume by themselves after a restart."""
         return self._services.settings().sessions.on_interrupted == "resume"
 
+    def _resumes_turn(self, turn: RunningTurn) -> bool:
+        """Return True if a turn resumes by itself after a restart.
+
+        The client of a single request has seen its connection break and does not come back. A
+        request in the background needs no connection. It continues, except in safe mode.
+        """
+        if runs_in_background(turn.request_options):
+            return not self._services.process.crash_count
+        return self._resumes_interrupted() and not turn.single_turn
+
     def _interrupted_turn(self, key: str, turn: RunningTurn) -> InterruptedTurn:
         interruption = self._host.describe_interruption(turn)
         return InterruptedTurn(
@@ -377,6 +389,8 @@ class Conversations:
             if http.fetch_pictures
             else None
         )
+        secret, clock = http.user_token_secret, services.clock
+        signed_users = SignedUsers(secret=secret, clock=clock) if secret else None
         return ApiRequests(
             store=services.store,
             clock=services.clock,
@@ -393,7 +407,9 @@ class Conversations:
             pictures=RequestPictures(fetcher, save_picture),
             policy=RequestPolicy(
                 client_names=ClientNames(
-                    trusted=http.trust_user_header, on_request=services.metrics.on_api_request
+                    trusted=http.trust_user_header,
+                    on_request=services.metrics.on_api_request,
+                    read_token=signed_users.read if signed_users else None,
                 ),
                 client_tools=http.client_tools,
             ),
@@ -493,7 +509,7 @@ class Conversations:
         interrupted: list[InterruptedTurn] = []
 
         def interrupt(key: str, turn: RunningTurn) -> InterruptTurn:
-            resume = self._resumes_interrupted() and not turn.single_turn
+            resume = self._resumes_turn(turn)
             interrupted.append(self._interrupted_turn(key, turn))
             return InterruptTurn(
                 SessionReason.RESTART,

@@ -37,6 +37,7 @@ from gateway.http import api_key, openapi
 from gateway.http.api.adapter import ApiAdapter
 from gateway.http.api.requests import ApiRequests
 from gateway.http.api.routes import ApiRoutes
+from gateway.http.api.stream import Keepalive
 from gateway.http.api_key import ApiKey
 from gateway.http.app import build_app, metrics_route, openapi_route
 from gateway.http.auth import authenticator
@@ -421,7 +422,9 @@ class GatewayRunner:
             requests,
             self._clock,
             authenticate=authenticator(key, services.api_keys),
-            keepalive_seconds=http.sse_keepalive,
+            keepalive=Keepalive(
+                idle_seconds=http.sse_keepalive, headers_after=http.early_headers_after
+            ),
             redactor=self._redactor,
         )
         page = MetricsPage(

@@ -157,10 +157,27 @@ class HttpSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             "every client with a key tells the truth."
         ),
     ] = False
+    user_token_secret: Annotated[
+        Secret | None,
+        Meta(
+            description="Secret with which front ends sign the user of a request "
+            "(`X-OpenWebUI-User-Jwt`; in Open WebUI `FORWARD_USER_INFO_HEADER_JWT_SECRET`). With it "
+            "`trust_user_header` believes only signed users."
+        ),
+    ] = None
     sse_keepalive: Annotated[
         float,
         Meta(gt=0, description="Seconds without output after which a stream gets a keepalive."),
     ] = 15.0
+    early_headers_after: Annotated[
+        float,
+        Meta(
+            ge=0,
+            description="Seconds after which an API answer that is not streamed sends its headers, "
+            "and white space as keepalive, so that proxies keep the connection. A later failure then "
+            "has the status 200. `0`: never.",
+        ),
+    ] = 50.0
     client_tools: Annotated[
         ClientToolPolicy,
         Meta(

@@ -252,6 +252,15 @@ class ToolRunner:
         self.all_refused = bool(results) and all(result.refused for result in results.values())
         return tuple(rows)
 
+    async def refuse_cut_calls(self, calls: Iterable[StepCall]) -> tuple[Message, ...]:
+        """Record that calls did not run because their answer was cut off; return the results."""
+        rows: list[Message] = []
+        for call in calls:
+            text = f"{call.name} has NOT run: the call was cut off. Make it again, if still needed."
+            result = _CallResult(ok=False, text=text, refused=True)
+            rows.append(await self._finish_call((call, result), result))
+        return tuple(rows)
+
     # --- planning --------------------------------------------------------------------------------
 
     def _admit(self, call: StepCall) -> AdmittedCall[Tool] | RefusedCall:

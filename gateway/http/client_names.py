@@ -1,7 +1,8 @@
 """The user and the chat that an API client names for its request.
 
 Any client can name any user. So the names are only shown by `holdfast why`, unless
-`http.trust_user_header` says that the clients tell the truth; then limits count for each user.
+`http.trust_user_header` says that the clients tell the truth; then limits count for each user. With
+`http.user_token_secret` only a signed user is believed.
 """
 
 import enum
@@ -12,6 +13,7 @@ import msgspec
 from starlette.datastructures import Headers
 
 from gateway.access.api_keys import Requester
+from gateway.http.user_token import SIGNED_USER_HEADER
 from sessions.values.ids import stable_id
 
 MAX_NAME_LENGTH = 200
@@ -31,14 +33,27 @@ class UserLabel(enum.StrEnum):
 class ClientNames:
     """Reads the names, and reports each request with its key and the kind of its user."""
 
-    def __init__(self, *, trusted: bool, on_request: Callable[[str, UserLabel], None]) -> None:
+    def __init__(
+        self,
+        *,
+        trusted: bool,
+        on_request: Callable[[str, UserLabel], None],
+        read_token: Callable[[str], str] | None = None,
+    ) -> None:
         self._trusted = trusted
+        self._read_token = read_token if trusted else None  # returns the user of a signed token
         self._on_request = on_request
 
     def identify(self, requester: Requester, headers: Headers, body_user: str) -> Requester:
-        """Return the sender of a request with the names of its headers, or else of its body."""
+        """Return the sender of a request with the names of its headers, or else of its body.
+
+        Raises `InvalidUserToken`: a wrong secret must not silently switch off the limits of users.
+        """
         user = _shorten(headers.get(_USER_HEADER, "")) or _shorten(body_user)
-        trusted = self._trusted and bool(user)
+        trusted = self._trusted and bool(user) and not self._read_token
+        if self._read_token and (token := headers.get(SIGNED_USER_HEADER, "")):
+            user = _shorten(self._read_token(token))
+            trusted = True
         label = UserLabel.TRUSTED if trusted else UserLabel.NAMED if user else UserLabel.NONE
         self._on_request(requester.name if requester.key else "configured", label)
         return msgspec.structs.replace(

@@ -43,6 +43,7 @@ class RequestOptions(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=Tr
     keyed: bool = False  # has an idempotency key, so the client may send it again
     digest: str = ""  # of the request; the same key must not be used for another one
     kept: bool = False  # the client may fetch the answer later by its id
+    background: bool = False  # goes on without a client, also after a restart
     called: str = ""  # model name for the response
     answer: AnswerOptions = AnswerOptions()  # tools of the client, format and sampling
     tool_call_id: str = ""  # the message is the result of this call of a client's tool
@@ -67,6 +68,11 @@ def encode_options(options: RequestOptions) -> bytes:
 def decode_options(encoded: bytes) -> RequestOptions:
     """Decode stored options."""
     return _decode(encoded)
+
+
+def runs_in_background(encoded: bytes) -> bool:
+    """Return True if stored options, possibly empty, say that no client has to stay."""
+    return bool(encoded) and decode_options(encoded).background
 
 
 def person_of(event: Inbound) -> str:

@@ -7,7 +7,7 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from gateway.inbound.reactions import MessageReactions
-from gateway.inbound.reader import InboxReader
+from gateway.inbound.reader import InboxReader, origin_of
 from gateway.turns.answer import answer_origin
 from gateway.turns.crash_recovery import PREVIEW_CHARS, salvage
 from gateway.turns.feeds import Feeds
@@ -43,7 +43,7 @@ class ConversationHost:
         reactions: MessageReactions,
         feeds: Feeds,
         *,
-        resumes_turns: Callable[[], bool],
+        resumes_turn: Callable[[RunningTurn], bool],
     ) -> None:
         self._services = services
         self._store = services.store
@@ -52,7 +52,7 @@ class ConversationHost:
         self._reader = reader
         self._reactions = reactions
         self._feeds = feeds
-        self._resumes_turns = resumes_turns
+        self._resumes_turn = resumes_turn
         self._runs: WeakValueDictionary[str, TurnRun] = WeakValueDictionary()  # owned by the actors
 
     # --- turns ------------------------------------------------------------------------------------
@@ -88,11 +88,14 @@ class ConversationHost:
     ) -> TurnCrashed:
         """Return the event that closes or resumes a turn that an earlier process left running."""
         shown = await self._store.outbox.of_turn(turn.id)
-        running = msgspec.structs.replace(running, origin=answer_origin(shown))
+        origin = answer_origin(shown)
+        if running.request_options and not origin:  # its client finds the turn by this origin
+            entries = await self._store.inbox.of_turn(turn.id)
+            origin = origin_of(entries[-1]) if entries else ""
+        running = msgspec.structs.replace(running, origin=origin)
         history = await self._store.sessions.history(turn.session_id)
         tool_runs = await self._store.turns.tool_runs(turn.id)
-        # A client that sent a single request has seen its connection break; it does not come back.
-        may_resume = self._resumes_turns() and not running.single_turn and repeatable
+        may_resume = self._resumes_turn(running) and repeatable
         return salvage(turn, running, history, tool_runs, self._clock.now(), may_resume=may_resume)
 
     def is_waiting(self, turn: RunningTurn) -> bool:

@@ -317,6 +317,7 @@ class StoredTurnJournal:
 
 def end_attempt(turn_id: str, number: int, result: AttemptResult, now: int) -> EndAttempt:
     """Return the change that records the verdict and the cost of a request."""
+    usage = result.recorded_usage
     return EndAttempt(
         turn_id=turn_id,
         number=number,
@@ -326,9 +327,9 @@ def end_attempt(turn_id: str, number: int, result: AttemptResult, now: int) -> E
         received=result.received_characters,
         cause=result.cause,
         request_id=result.request_id,
-        input_tokens=result.usage.input_tokens,
-        output_tokens=result.usage.output_tokens,
-        cached_tokens=result.usage.cached_tokens,
-        cost=result.usage.cost,
+        input_tokens=usage.input_tokens,
+        output_tokens=usage.output_tokens,
+        cached_tokens=usage.cached_tokens,
+        cost=usage.cost,
         request_hash=result.request_hash,
     )

@@ -690,6 +690,28 @@ async def test_usage_of_the_request_is_estimated_if_the_service_reports_only_the
         assert answer.usage.completion_tokens == 7
 
 
+async def test_estimated_usage_is_stored(tmp_path: Path) -> None:
+    keyed = {"idempotency-key": "once"}
+    async with ModelServer('H T"One two three." F stop D') as model, served(tmp_path, model) as api:
+        _, _, first = await api.wire.ask("hi", headers=keyed)
+        _, _, again = await api.wire.ask("hi", headers=keyed)
+        assert first["usage"]["completion_tokens"] == 3
+        assert again["usage"] == first["usage"]
+        assert api.kit.runner._store
+        total = await api.kit.runner._store.spending.totals()
+        assert total.output_tokens == 3
+
+
+async def test_usage_is_the_sum_of_reported_and_estimated_steps(tmp_path: Path) -> None:
+    shop, keyed = Workshop(), {"idempotency-key": "once"}
+    scripts = ('H C(0,c1,read,{"path":"a"}) F tool_calls U(7) D', 'H T"One two three." F stop D')
+    async with ModelServer(*scripts) as model, served(tmp_path, model, tools=shop.tools()) as api:
+        _, _, first = await api.wire.ask("hi", headers=keyed)
+        _, _, again = await api.wire.ask("hi", headers=keyed)
+        assert first["usage"]["completion_tokens"] == 7 + 3
+        assert again["usage"] == first["usage"]
+
+
 async def test_usage_is_estimated_if_the_service_reports_none(tmp_path: Path) -> None:
     script = 'H T"one two three four" F stop D'
     async with ModelServer(script) as model, served(tmp_path, model) as api:

@@ -10,6 +10,7 @@ import openai
 import pytest
 from openai.types.chat import ChatCompletion
 
+from agent.settings import AgentSettings
 from gateway.access.api_keys import Requester
 from gateway.http.api.answers import StoredAnswers
 from gateway.settings import HttpSettings
@@ -27,7 +28,7 @@ from tests.e2e.api_kit import (
     user,
 )
 from tests.fakes.agent_kit import Workshop
-from tests.fakes.model_script import calls, ok
+from tests.fakes.model_script import Script, calls, ok
 from tests.fakes.model_server import ModelServer
 
 CITY: dict[str, Any] = {
@@ -86,6 +87,35 @@ async def test_a_call_goes_to_the_client_and_its_result_continues_the_turn(tmp_p
         assert [each["role"] for each in sent] == ["user", "assistant", "tool"]
         assert sent[1]["tool_calls"][0]["function"]["arguments"] == BERLIN
         await sound(api)
+
+
+@pytest.mark.parametrize("stored", [True, False])
+async def test_the_step_limit_ends_an_endless_loop_of_the_client(
+    tmp_path: Path, *, stored: bool
+) -> None:
+    def script(body: dict[str, Any]) -> Script:
+        return CALL if body.get("tools") else ok("Enough.")
+
+    agent = AgentSettings(max_steps=3)
+    headers = {"x-holdfast-session": "loop"} if stored else {}
+    async with ModelServer(script) as model, served(tmp_path, model, agent=agent) as api:
+        said: Any = user("hi")
+        for _ in range(3):
+            answer = await api.chat.create(
+                model="scripted", messages=said, tools=[WEATHER], extra_headers=headers
+            )
+            (call,) = calls_of(answer)
+            said += [answer.choices[0].message.to_dict(), result(call)]
+        last = await api.chat.create(
+            model="scripted", messages=said, tools=[WEATHER], extra_headers=headers
+        )
+        assert last.choices[0].message.content == "Enough."
+        assert len(model.requests) == 4
+        said += [last.choices[0].message.to_dict(), *user("again")]
+        again = await api.chat.create(
+            model="scripted", messages=said, tools=[WEATHER], extra_headers=headers
+        )
+        assert calls_of(again)
 
 
 async def test_own_results_of_a_mixed_answer_are_kept_for_the_continuation(tmp_path: Path) -> None:

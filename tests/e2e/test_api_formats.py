@@ -10,7 +10,7 @@ import pytest
 from openresponses_types import ResponseResource
 from pydantic import BaseModel
 
-from gateway.http.api.responses_form import ResponsesEncoder
+from gateway.http.api.responses.form import ResponsesEncoder
 from tests.e2e.api_kit import finish_of, served, text_of, user
 from tests.e2e.test_api_client_tools import CALL, FLAT
 from tests.fakes.model_script import ok

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import jwt
 import msgspec
 import openai
 import pytest
@@ -21,6 +22,7 @@ from platforms.core.contract import InboundMessage
 from sessions.records import InboxEntry, InboxState
 from sessions.store.store import SessionStore
 from sessions.values.clock import SystemClock
+from sessions.values.secret import Secret
 from tests.e2e.api_kit import HTTP, KEY, ApiKit, Wire, events, finish_of, served, text_of, user
 from tests.e2e.daemon import NO_FILE
 from tests.e2e.gateway_kit import opened, talkative
@@ -431,6 +433,26 @@ async def test_users_of_a_key_are_limited_apart_where_their_header_is_trusted(
         async with served(tmp_path / "b", model, limits=limits) as api:
             header = {"X-OpenWebUI-User-Id": "ada"}
             assert await codes(api.wire, 3, **header) == ["", "", ""]
+
+
+async def test_a_signed_user_is_limited_and_an_invalid_token_is_refused(tmp_path: Path) -> None:
+    limits, secret = LimitSettings(messages_per_minute=1), "a-secret-of-both-programs-0123456789"
+    signing = msgspec.structs.replace(
+        HTTP, trust_user_header=True, user_token_secret=Secret(secret)
+    )
+    async with (
+        ModelServer(talkative) as model,
+        served(tmp_path, model, limits=limits, http=signing) as api,
+    ):
+        token, until = "", api.kit.runner._clock.now() // 1000 + 300
+        for user_id in ("ada", "eve"):
+            token = jwt.encode({"sub": user_id, "exp": until}, secret, algorithm="HS256")
+            header = {"X-OpenWebUI-User-Jwt": token}
+            assert await codes(api.wire, 2, **header) == ["", "rate_limit_exceeded"]
+        assert await codes(api.wire, 2, **{"X-OpenWebUI-User-Id": "ada"}) == ["", ""]
+        status, _, body = await api.wire.ask("hi", headers={"X-OpenWebUI-User-Jwt": token[:-3]})
+        assert (status, body["error"]["code"]) == (400, "invalid_user_token")
+        assert "signature" in body["error"]["message"]
 
 
 async def test_names_of_a_client_are_shown_by_why_and_counted_without_a_label(

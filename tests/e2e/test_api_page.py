@@ -44,6 +44,7 @@ async def test_python_examples_run(tmp_path: Path) -> None:
     assert shown.decode().splitlines() == [
         "echo: Good morning!echo: What is my name?",
         "echo: Count to three.completed",
+        "echo: Good morning!",
         "echo: Good morning!In Berlin the sky is clear.",
         CITY,
     ]

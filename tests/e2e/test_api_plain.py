@@ -8,8 +8,8 @@ import openai
 import pytest
 
 from agent.settings import AgentSettings
+from gateway.http.api.chat.completions import read_request
 from gateway.http.api.failures import RequestRefused
-from gateway.http.api.plain.completions import read_request
 from tests.e2e.api_kit import served, user
 from tests.fakes.agent_kit import Workshop
 from tests.fakes.model_script import ok

@@ -49,6 +49,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     ),
     "gateway/commands/lost_access.py": (f"{UNIT}/gateway/test_lost_access.py",),
     "gateway/http/auth.py": (f"{UNIT}/gateway/http/test_http_auth.py",),
+    "gateway/http/user_token.py": (f"{UNIT}/gateway/http/test_user_token.py",),
     "gateway/spending/payers.py": (f"{UNIT}/gateway/test_payers.py",),
     "gateway/commands/enforcement.py": (f"{UNIT}/gateway/test_enforcement.py",),
     "gateway/approvals/broker.py": _APPROVALS,

@@ -95,8 +95,13 @@ const cases = {
     const deltas = [];
     const stream = client.responses.stream(body);
     stream.on("response.output_text.delta", (event) => deltas.push([event.delta, event.snapshot]));
-    const response = answered(await stream.finalResponse());
-    return { response, said: deltas.map(([delta]) => delta).join(""), last: deltas.at(-1)?.[1] };
+    const final = await stream.finalResponse();
+    const response = answered(final);
+    const reasoning = final.output
+      .filter((item) => item.type === "reasoning")
+      .flatMap((item) => item.summary.map((part) => part.text));
+    const said = deltas.map(([delta]) => delta).join("");
+    return { response, said, last: deltas.at(-1)?.[1], reasoning };
   },
 
   async retrieve(client, { id }) {

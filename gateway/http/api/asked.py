@@ -47,6 +47,7 @@ class ApiRequest(msgspec.Struct, frozen=True, kw_only=True):
     plain: bool = False  # as in `gateway.inbound.request_options.RequestOptions`
     wants_reasoning: bool = False  # the client reads reasoning, if it may be shown
     retrievable: bool = False  # the answer can be fetched later by its id
+    background: bool = False  # goes on without its client
     options: AnswerOptions = AnswerOptions()
     warnings: tuple[str, ...] = ()  # about parts of the request that have no effect
     echo: bytes = b""  # see `gateway.inbound.request_options.RequestOptions.echo`

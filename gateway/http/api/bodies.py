@@ -23,6 +23,8 @@ _TYPE_WORDS = {
     "array": "a list",
     "object": "an object",
 }
+_LEVELS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+"""Values on a scale, from low to high; the types know them in alphabetical order only."""
 _CONTENT_PART = re.compile(r"(?P<part>.+\.content\[.+\])\.type")
 
 B = TypeVar("B")
@@ -52,8 +54,13 @@ def _allowed_values(type_: object, param: str) -> str:
     found = [inspect.type_info(type_)]
     for name in _PATH_STEP.findall(param):
         found = [inner for each in found for inner in _types_inside(each, name)]
-    values = [f"`{value}`" for each in found for value in _values_of(each)]
-    return ", ".join(dict.fromkeys(values))
+    values = dict.fromkeys(value for each in found for value in _values_of(each))
+    return ", ".join(f"`{value}`" for value in sorted(values, key=_level))
+
+
+def _level(value: object) -> int:
+    """Return the position of a value on a scale; other values keep their order before it."""
+    return _LEVELS.index(value) if value in _LEVELS else -1
 
 
 def _types_inside(type_: inspect.Type, name: str) -> Iterator[inspect.Type]:

@@ -50,7 +50,7 @@ class ToolEndPiece(msgspec.Struct, frozen=True):
     tool: str
 
 
-AnswerPiece = AnswerTextPiece | ToolStartPiece | ToolEndPiece | FeedNotice
+AnswerPiece = AnswerTextPiece | ReasoningPiece | ToolStartPiece | ToolEndPiece | FeedNotice
 
 
 class PieceBuilder:
@@ -87,7 +87,7 @@ class PieceBuilder:
         """The reasoning of all steps, if pieces of reasoning are returned."""
         return "".join(self._reasoning)
 
-    def add(self, news: FeedEvent) -> tuple[AnswerPiece | ReasoningPiece, ...]:
+    def add(self, news: FeedEvent) -> tuple[AnswerPiece, ...]:
         """Process an event and return the pieces to send."""
         if isinstance(news, ReasoningDelta | ReasoningReplaced):
             return self._add_reasoning(news)
@@ -114,7 +114,7 @@ class PieceBuilder:
             case FeedNotice():
                 return (FeedNotice(news.id, self._redactor.redact(news.text)),)
 
-    def finish(self) -> tuple[AnswerPiece | ReasoningPiece, ...]:
+    def finish(self) -> tuple[AnswerPiece, ...]:
         """Flush held text and end the tools still running, because the turn has ended."""
         left = list(self._running_tools)
         return (

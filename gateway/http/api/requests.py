@@ -6,25 +6,21 @@ A repeated request with the same Idempotency-Key joins its running turn or repla
 import asyncio
 import logging
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import Self
 from weakref import WeakValueDictionary
 
 import msgspec
-from starlette.requests import Request
 
 from agent.events import TextDelta
 from gateway.access.api_keys import API_PLATFORM, Requester, is_generated
 from gateway.http.api.answers import OPEN_STATES, StoredAnswer, StoredAnswers
 from gateway.http.api.asked import ApiRequest, RequestMessage
-from gateway.http.api.client_results import (
-    complete_messages,
-    new_messages,
-    reopen_calls,
-    result_ids,
-)
 from gateway.http.api.client_tools import apply_policy
+from gateway.http.api.conversation.choice import Destination, own_conversation
+from gateway.http.api.conversation.lookup import ConversationLookup
+from gateway.http.api.conversation.named_session import NamedSession
 from gateway.http.api.failures import (
     IDEMPOTENCY_KEY_REUSED,
     NOT_ALLOWED,
@@ -36,8 +32,6 @@ from gateway.http.api.failures import (
 from gateway.http.api.fetch_pictures import RequestPictures
 from gateway.http.api.models import ModelResolver
 from gateway.http.api.plain.tasks import is_task
-from gateway.http.api.session_choice import SESSION_HEADER, NamedSession, agrees, read_named_session
-from gateway.http.auth import requester_of
 from gateway.http.client_names import ClientNames
 from gateway.inbound.reader import origin_of, read_event
 from gateway.inbound.reception import MessageRejected, source_of
@@ -48,7 +42,6 @@ from gateway.inbound.request_options import (
     encode_options,
 )
 from gateway.settings import ClientToolPolicy
-from gateway.turns.answer import client_calls_in
 from gateway.turns.feed_events import FeedEnd
 from gateway.turns.feeds import Feed, Feeds
 from platforms.core.contract import Address, InboundMessage, Sender, Text
@@ -60,13 +53,9 @@ from sessions.conversation.events import (
     RequestAbandoned,
     StartWaiting,
 )
-from sessions.key import SessionKey
 from sessions.records import (
-    ConversationSnapshot,
     InboxEntry,
     InboxState,
-    Message,
-    SessionReason,
     TurnState,
 )
 from sessions.store.store import SessionStore
@@ -77,13 +66,10 @@ log = logging.getLogger(__name__)
 
 PLATFORM = API_PLATFORM
 
-_PREVIOUS = "previous_response_id"
 _MAX_SESSION_ID_LENGTH = 128
 SESSION_ID_PATTERN = rf"[A-Za-z0-9][A-Za-z0-9._:@/+=-]{{0,{_MAX_SESSION_ID_LENGTH - 1}}}"
 MAX_IDEMPOTENCY_KEY_LENGTH = 255
 _MAX_TRIES_PER_KEY = 20  # turns without an answer under one Idempotency-Key
-_RESUMABLE_REASONS = {SessionReason.CRASH, SessionReason.RESTART, SessionReason.STUCK}
-_LARGE_BODY_BYTES = 200_000  # larger bodies are decoded in a thread
 
 
 class TurnSubscription(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,31 +93,6 @@ class TurnSubscription(msgspec.Struct, frozen=True, kw_only=True):
         ___: TracebackType | None,
     ) -> None:
         self.unsubscribe()
-
-
-class _Destination(msgspec.Struct, frozen=True, kw_only=True):
-    """The conversation of a request, and the history that goes along."""
-
-    address: Address
-    messages: Sequence[RequestMessage]  # to add; the last one is to be answered
-    single_turn: bool = False  # as in `gateway.inbound.request_options.RequestOptions`
-    session_state: str = ""  # as in `TurnSubscription`
-    rows: tuple[Message, ...] = ()
-    after: str = ""
-
-    @property
-    def source(self) -> str:
-        """See `gateway.inbound.reception.source_of`."""
-        return f"{self.address.platform}@{self.address.account}:{self.address.chat}"
-
-    @property
-    def key(self) -> str:
-        """Session key of the conversation."""
-        return _key_of(self.address)
-
-
-def _key_of(address: Address) -> str:
-    return str(SessionKey(platform=address.platform, chat=address.chat))
 
 
 class ConversationAccess(msgspec.Struct, frozen=True, kw_only=True):
@@ -173,6 +134,7 @@ class ApiRequests:
         self.client_names = policy.client_names
         self._tool_policy = policy.client_tools
         self.stored_answers = StoredAnswers(store)
+        self._lookup = ConversationLookup(store, self.stored_answers)
         self._store = store
         self._clock = clock
         self._ids = ids
@@ -202,7 +164,7 @@ class ApiRequests:
             requester=requester,
             plain=(session.is_hint or not session.name) and is_task(request),
         )
-        previous = await self._find_previous(request, requester, session)
+        previous = await self._lookup.find_previous(request, requester, session)
         # Clients cannot choose this name, so the conversation belongs to this request alone.
         own = stable_id(PLATFORM, idempotency_key) if idempotency_key else self._new_id()
         fresh = Address(PLATFORM, requester.generated_conversation(own))
@@ -216,14 +178,10 @@ class ApiRequests:
                 repeat = event_id if idempotency_key else ""
                 where = None
                 if previous:
-                    where = await self._destination_after(request, previous, fresh, repeat)
+                    where = await self._lookup.after_answer(request, previous, fresh, repeat)
                 elif named:
-                    where = await self._continue_named(
-                        request, named, repeat, is_hint=session.is_hint
-                    )
-                if where is None:  # the request is the whole conversation
-                    whole = complete_messages(request.messages)
-                    where = _Destination(address=fresh, single_turn=True, messages=whole)
+                    where = await self._lookup.in_session(request, session, named, repeat)
+                where = where or own_conversation(request, fresh)
                 found = await self._try_subscribe(
                     request, where, event_id, keyed=bool(idempotency_key)
                 )
@@ -231,6 +189,35 @@ class ApiRequests:
                     return found
         msg = "Too many requests with this Idempotency-Key ended without an answer. Use a new key."
         raise invalid_request(msg, code="idempotency_key_used_up")
+
+    async def follow(self, answer: StoredAnswer) -> TurnSubscription | None:
+        """Subscribe to an answer in the background that has not ended; None if it has."""
+        feed = self._feeds.acquire(origin_of(answer.entry))
+        following: TurnSubscription | None = None
+        try:
+            # Read again: the turn may have ended before the feed was acquired.
+            entry = await self._store.inbox.get(answer.entry.id)
+            if entry and entry.state in OPEN_STATES:
+                following = await self._subscribe(feed, entry, "")
+        finally:
+            if following is None:
+                self._unsubscribe(feed, "")
+        return following
+
+    async def replay(self, answer: StoredAnswer) -> TurnSubscription:
+        """Return a finished subscription to an answer that has ended."""
+        ended = answer if answer.end else await self.stored_answers.refresh(answer)
+        assert ended.end  # noqa: S101 - its inbox row is closed
+        origin = origin_of(ended.entry)
+        return TurnSubscription(
+            feed=_replay(origin, ended.text, ended.end),
+            id=origin,
+            entry=ended.entry,
+            created=ended.entry.received_at // 1000,
+            model=ended.options.called,
+            session_state="",
+            unsubscribe=_nothing_to_leave,
+        )
 
     async def stop(self, answer: StoredAnswer) -> None:
         """Stop a running answer; returns after the stop is stored."""
@@ -250,140 +237,13 @@ class ApiRequests:
             await self._conversations.ask(answer.entry.key, DeleteSession(by, turn.session_id))
             await self._conversations.erase_session(turn.session_id)
 
-    # --- choice of the conversation -------------------------------------------------------------
-
     def _lock_for(self, address: Address) -> asyncio.Lock:
         return self._locks.setdefault(address.chat, asyncio.Lock())
-
-    async def _find_previous(
-        self, request: ApiRequest, requester: Requester, session: NamedSession
-    ) -> StoredAnswer | None:
-        """Return the answer that a request continues, if any; raises `RequestRefused`.
-
-        Results of client tools continue the answer that contains their calls, even if the request
-        brings its whole history.
-        """
-        is_named = bool(session.name) and not session.is_hint
-        if request.previous_id and is_named:
-            msg = f"{SESSION_HEADER} and {_PREVIOUS} both name a conversation; send only one."
-            raise invalid_request(msg, _PREVIOUS)
-        if request.previous_id:
-            return await self._find_answer(request.previous_id, requester)
-        if is_named:
-            return None
-        for call_id in result_ids(new_messages(request.messages)):
-            if found := await self.stored_answers.find_by_call(call_id, requester):
-                return found
-        return None
-
-    async def _find_answer(self, answer_id: str, requester: Requester) -> StoredAnswer:
-        found = await self.stored_answers.find(answer_id, requester)
-        if found is None:
-            msg = f"Previous response with id '{answer_id[:80]}' not found."
-            raise invalid_request(msg, _PREVIOUS, "previous_response_not_found")
-        if found.end is None:
-            msg = "The previous response is still in progress; try again when it has ended."
-            raise invalid_request(msg, _PREVIOUS, "previous_response_in_progress")
-        return found
-
-    async def _continue_named(
-        self, request: ApiRequest, address: Address, event: str, *, is_hint: bool
-    ) -> _Destination | None:
-        """Return the named session, whose stored history replaces the client's.
-
-        Returns None if the session was only a hint and the histories differ. `event` is as in
-        `_destination_after`.
-        """
-        there = _Destination(
-            address=address,
-            session_state=await self._read_session_state(address),
-            messages=request.messages[-1:],
-        )
-        if event and await self._store.inbox.find(there.source, event):
-            return there
-        brings_results = bool(result_ids(new_messages(request.messages)))
-        if is_hint:  # results of calls that are waiting were found before
-            agrees_with_stored = await self._has_history(there.key, request.messages[:-1])
-            return there if agrees_with_stored and not brings_results else None
-        if not brings_results:
-            return there
-        messages, after = await self._match_results(request, address)
-        return msgspec.structs.replace(there, messages=messages, after=after)
-
-    async def _has_history(self, key: str, history: tuple[RequestMessage, ...]) -> bool:
-        """Return True if the next turn of a conversation continues this history."""
-        if not history:
-            return True
-        stored = await self._store.conversation(key)
-        if stored.waiting or stored.running:
-            return False
-        session = stored.active or (stored.newest if _is_resumable(stored) else None)
-        return session is not None and agrees(
-            history, await self._store.sessions.history(session.id)
-        )
-
-    async def _match_results(
-        self, request: ApiRequest, address: Address
-    ) -> tuple[Sequence[RequestMessage], str]:
-        """Return the messages to add to a named session and the session to continue.
-
-        Only results of calls that wait for one are added. A session without history begins with all
-        messages of the request.
-        """
-        stored = await self._store.conversation(_key_of(address))
-        session = stored.newest
-        if session is None:
-            return complete_messages(request.messages), ""
-        is_idle = not (stored.waiting or stored.running)
-        rows = await self._store.sessions.history(session.id) if is_idle else ()
-        waiting = {call.id for call in client_calls_in(rows)}
-        messages = complete_messages(new_messages(request.messages), waiting)
-        return messages, session.id if result_ids(messages) else ""
-
-    async def _destination_after(
-        self, request: ApiRequest, previous: StoredAnswer, fresh: Address, event: str
-    ) -> _Destination:
-        """Return the conversation that continues an answer.
-
-        A request branches off into a new conversation if the answer is no longer the newest one or
-        if nothing is to be stored. `event` is the event id of a request with an Idempotency-Key: a
-        repeat of a request that continued in place finds its row there again.
-        """
-        by_calls = not request.previous_id
-        new = new_messages(request.messages) if by_calls else request.messages
-        done = previous.end.done if previous.end else None
-        waiting = {call.id for call in done.client_calls} if done else set()
-        messages = complete_messages(new, waiting)
-        there = _Destination(
-            address=previous.address,
-            single_turn=is_generated(previous.address.chat),
-            messages=messages,
-        )
-        branch = _Destination(address=fresh, single_turn=True, messages=messages)
-        turn = previous.turn
-        if event and await self._store.inbox.find(there.source, event):
-            return there
-        if turn is None:
-            return branch
-        in_place = request.retrievable or by_calls
-        if in_place and await self._is_newest(previous, there.key):
-            return msgspec.structs.replace(there, after=turn.session_id)
-        rows = await self._store.sessions.history_up_to(turn.session_id, turn.id)
-        rows = reopen_calls(rows, result_ids(messages))
-        return msgspec.structs.replace(branch, rows=rows)
-
-    async def _is_newest(self, previous: StoredAnswer, key: str) -> bool:
-        """Return True if nothing was added to the conversation since the answer."""
-        stored, turn = await self._store.conversation(key), previous.turn
-        if stored.waiting or stored.running or stored.newest is None or turn is None:
-            return False
-        last = await self._store.turns.last(turn.session_id)
-        return stored.newest.id == turn.session_id and last is not None and last.id == turn.id
 
     # --- subscribing ----------------------------------------------------------------------------
 
     async def _try_subscribe(
-        self, request: ApiRequest, destination: _Destination, event: str, *, keyed: bool
+        self, request: ApiRequest, destination: Destination, event: str, *, keyed: bool
     ) -> TurnSubscription | None:
         """Join or begin a turn; None if an earlier turn under this event id had no answer."""
         source = destination.source
@@ -423,11 +283,12 @@ class ApiRequests:
     async def _subscribe(
         self, feed: Feed, entry: InboxEntry, session_state: str
     ) -> TurnSubscription | None:
-        def leave() -> None:
-            self._unsubscribe(feed, entry.key)
-
         created = entry.received_at // 1000
         wishes = _options_of(entry)
+
+        def leave() -> None:
+            self._unsubscribe(feed, "" if wishes.background else entry.key)
+
         model = wishes.called or wishes.model or self.model_resolver.default_model(entry.key)
         if entry.state in OPEN_STATES:
             feed.set_inbox_row(entry.id)
@@ -446,20 +307,19 @@ class ApiRequests:
         text, end = await self.stored_answers.read_ending(entry, turn)
         if end is None or await self.stored_answers.is_deleted(entry):
             return None
-        stored = _replay(feed.origin, text, end)
         self._unsubscribe(feed, "")
         return TurnSubscription(
-            feed=stored,
+            feed=_replay(feed.origin, text, end),
             id=feed.origin,
             entry=entry,
             created=created,
             model=model,
             session_state=session_state,
-            unsubscribe=lambda: None,
+            unsubscribe=_nothing_to_leave,
         )
 
     def _unsubscribe(self, feed: Feed, key: str) -> None:
-        """Stop following a turn; without followers the turn ends."""
+        """Stop following a turn; the turn of a conversation `key` ends without followers."""
         if self._feeds.release(feed) and key:
             self._conversations.post(key, RequestAbandoned(feed.inbox_id, feed.origin))
 
@@ -469,7 +329,7 @@ class ApiRequests:
         self,
         request: ApiRequest,
         requester: Requester,
-        destination: _Destination,
+        destination: Destination,
         event: str,
         *,
         keyed: bool,
@@ -491,6 +351,7 @@ class ApiRequests:
             once=destination.single_turn,
             plain=request.plain,
             keyed=keyed,
+            background=request.background,
             digest=request.digest,
             kept=request.retrievable,
             called=request.model or self.model_resolver.default_model(destination.key),
@@ -523,14 +384,6 @@ class ApiRequests:
             interrupted=message.interrupted or None,
         )
 
-    async def _read_session_state(self, address: Address) -> str:
-        stored = await self._store.conversation(_key_of(address))
-        if stored.active:
-            return "continued"
-        if _is_resumable(stored):
-            return "resumed"
-        return "continued" if stored.waiting else "new"
-
     def _new_id(self) -> str:
         return unique_part(self._ids.new("q"))
 
@@ -538,17 +391,22 @@ class ApiRequests:
 async def close_abandoned_requests(
     store: SessionStore, clock: Clock, key: str, has_access: Callable[[InboxEntry], bool]
 ) -> None:
-    """Close queued requests of an earlier process, except those with an Idempotency-Key.
+    """Close queued requests of an earlier process whose clients cannot get the answer.
 
-    Their clients lost the connection; only a request with a key can be repeated and joined.
-    Requests with an API key that was revoked meanwhile are closed too.
+    The clients lost the connection. A request with an Idempotency-Key can be repeated and joined,
+    and one in the background is polled. Requests with an API key that was revoked meanwhile are
+    closed too.
     """
     waiting = (await store.conversation(key)).waiting
-    gone = tuple(
-        entry.id for entry in waiting if not (_options_of(entry).keyed and has_access(entry))
-    )
+    gone = tuple(entry.id for entry in waiting if not (_is_expected(entry) and has_access(entry)))
     if gone:
         await store.apply(SetInbox(ids=gone, state=InboxState.DONE, at=clock.now()))
+
+
+def _is_expected(entry: InboxEntry) -> bool:
+    """Return True if the client of a queued request can still get its answer."""
+    options = _options_of(entry)
+    return options.keyed or options.background
 
 
 def auto_resumes(key: str) -> bool:
@@ -557,12 +415,6 @@ def auto_resumes(key: str) -> bool:
     See `sessions.conversation.events.State.auto_resume`.
     """
     return key.startswith(f"{PLATFORM}:")
-
-
-def _is_resumable(stored: ConversationSnapshot) -> bool:
-    """Return True if the next request resumes the newest session, which was interrupted."""
-    last = stored.newest
-    return last is not None and last == stored.suspended and last.reason in _RESUMABLE_REASONS
 
 
 def _check_headers(session: NamedSession, idempotency_key: str) -> None:
@@ -575,6 +427,10 @@ def _check_headers(session: NamedSession, idempotency_key: str) -> None:
     if len(idempotency_key) > MAX_IDEMPOTENCY_KEY_LENGTH:
         msg = f"An Idempotency-Key can have at most {MAX_IDEMPOTENCY_KEY_LENGTH} characters."
         raise invalid_request(msg, "Idempotency-Key")
+
+
+def _nothing_to_leave() -> None:
+    """Unsubscribe from a replay."""
 
 
 def _replay(origin: str, text: str, end: FeedEnd) -> Feed:
@@ -596,18 +452,3 @@ def _accepted_entry(entry: InboxEntry | MessageRejected) -> InboxEntry:
 def _options_of(entry: InboxEntry) -> RequestOptions:
     event = read_event(entry)
     return decode_options(event.wishes) if isinstance(event, InboundMessage) else RequestOptions()
-
-
-async def subscribe_to_answer(
-    request: Request, requests: ApiRequests, decode: Callable[[bytes], ApiRequest]
-) -> tuple[ApiRequest, TurnSubscription]:
-    """Decode an HTTP request and begin its turn; raises like `ApiRequests.begin`."""
-    body = await request.body()
-    asked = await asyncio.to_thread(decode, body) if len(body) > _LARGE_BODY_BYTES else decode(body)
-    session = read_named_session(request.headers)
-    key = request.headers.get("idempotency-key", "")
-    requester = requests.client_names.identify(requester_of(request), request.headers, asked.user)
-    subscription = await requests.begin(asked, requester, session, key)
-    for warning in asked.warnings:
-        log.warning("api: request %s: %s", subscription.id, warning)
-    return asked, subscription

@@ -15,16 +15,17 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
+from gateway.http.api.endpoint import AnswerEndpoint
 from gateway.http.api.failures import (
     NOT_STORED,
     RequestRefused,
     model_not_found,
 )
 from gateway.http.api.models import Model, ModelList
-from gateway.http.api.requests import ApiRequests, subscribe_to_answer
-from gateway.http.api.stream import AnswerResponse
+from gateway.http.api.requests import ApiRequests
+from gateway.http.api.stream import Keepalive
 from gateway.http.auth import Authenticate, set_requester
-from gateway.http.errors import COMPLETIONS_NOT_STORED, HttpFailure
+from gateway.http.errors import HttpFailure
 from gateway.http.messages_errors import MESSAGES_PATH, failure_for_path
 from gateway.http.responses import failure_response
 from gateway.observe.redact import Redactor
@@ -33,8 +34,9 @@ from sessions.errors import StoreError
 from sessions.values.clock import Clock
 
 if TYPE_CHECKING:
+    from gateway.http.api.chat.routes import ChatRoutes
     from gateway.http.api.messages.routes import MessagesRoutes
-    from gateway.http.api.responses_routes import ResponsesRoutes
+    from gateway.http.api.responses.routes import ResponsesRoutes
 
 log = logging.getLogger(__name__)
 
@@ -50,21 +52,28 @@ class ApiRoutes:
         clock: Clock,
         *,
         authenticate: Authenticate,
-        keepalive_seconds: float,
+        keepalive: Keepalive,
         redactor: Redactor,
     ) -> None:
         self._requests = requests
-        self._clock = clock
         self._authenticate = authenticate
-        self._keepalive_seconds = keepalive_seconds
-        self._redactor = redactor
+        self._endpoint = AnswerEndpoint(
+            requests=requests,
+            clock=clock,
+            keepalive=keepalive,
+            redactor=redactor,
+        )
         self._started_at = clock.now() // 1000
 
     def routes(self) -> Sequence[Route]:
         """Return the routes for the application."""
         return [
-            Route("/v1/chat/completions", self._require_key(self._chat), methods=["GET", "POST"]),
-            Route("/v1/completions", self._require_key(self._complete), methods=["POST"]),
+            Route(
+                "/v1/chat/completions",
+                self._require_key(self._create_chat),
+                methods=["GET", "POST"],
+            ),
+            Route("/v1/completions", self._require_key(self._complete_prompt), methods=["POST"]),
             Route("/v1/responses", self._require_key(self._create_response), methods=["POST"]),
             Route(
                 "/v1/responses/{id}",
@@ -90,10 +99,22 @@ class ApiRoutes:
     # --- handlers -------------------------------------------------------------------------------
 
     @functools.cached_property
-    def _responses(self) -> "ResponsesRoutes":
-        from gateway.http.api.responses_routes import ResponsesRoutes
+    def _chat(self) -> "ChatRoutes":
+        from gateway.http.api.chat.routes import ChatRoutes
 
-        return ResponsesRoutes(self._requests, self._clock, self._keepalive_seconds, self._redactor)
+        return ChatRoutes(self._endpoint)
+
+    async def _create_chat(self, request: Request) -> ASGIApp:
+        return await self._chat.create(request)
+
+    async def _complete_prompt(self, request: Request) -> ASGIApp:
+        return await self._chat.complete(request)
+
+    @functools.cached_property
+    def _responses(self) -> "ResponsesRoutes":
+        from gateway.http.api.responses.routes import ResponsesRoutes
+
+        return ResponsesRoutes(self._endpoint)
 
     async def _create_response(self, request: Request) -> ASGIApp:
         return await self._responses.create(request)
@@ -111,55 +132,13 @@ class ApiRoutes:
     def _messages(self) -> "MessagesRoutes":
         from gateway.http.api.messages.routes import MessagesRoutes
 
-        return MessagesRoutes(self._requests, self._clock, self._keepalive_seconds, self._redactor)
+        return MessagesRoutes(self._endpoint)
 
     async def _create_message(self, request: Request) -> ASGIApp:
         return await self._messages.create(request)
 
     async def _count_tokens(self, request: Request) -> ASGIApp:
         return await self._messages.count_tokens(request)
-
-    async def _chat(self, request: Request) -> ASGIApp:
-        if request.method != "POST":
-            raise RequestRefused(COMPLETIONS_NOT_STORED)
-        from gateway.http.api.chat_form import ChatEncoder, read_request  # noqa: PLC0415 - see the module
-
-        asked, following = await subscribe_to_answer(request, self._requests, read_request)
-        form = ChatEncoder(
-            following.id,
-            following.model,
-            following.created,
-            include_usage=asked.include_usage,
-        )
-        return AnswerResponse(
-            subscription=following,
-            encoder=form,
-            clock=self._clock,
-            keepalive_seconds=self._keepalive_seconds,
-            stream=asked.stream,
-            redactor=self._redactor,
-            warnings=asked.warnings,
-        )
-
-    async def _complete(self, request: Request) -> ASGIApp:
-        from gateway.http.api.plain import completions  # noqa: PLC0415 - see the module
-
-        asked, following = await subscribe_to_answer(
-            request, self._requests, completions.read_request
-        )
-        return AnswerResponse(
-            subscription=following,
-            encoder=completions.CompletionEncoder(
-                following.id,
-                following.model,
-                following.created,
-                include_usage=asked.include_usage,
-            ),
-            clock=self._clock,
-            keepalive_seconds=self._keepalive_seconds,
-            stream=asked.stream,
-            redactor=self._redactor,
-        )
 
     async def _models(self, _: Request) -> ASGIApp:
         listed = [

@@ -1,7 +1,7 @@
 """A turn as an HTTP response: streamed as events, or sent whole at the end."""
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Protocol
 
 import msgspec
@@ -10,22 +10,24 @@ from starlette.types import Message, Receive, Scope, Send
 
 from gateway.http.api.endings import INTERRUPTED, AnswerOutcome, outcome_of, redact_outcome
 from gateway.http.api.failures import HttpFailure
-from gateway.http.api.pieces import AnswerPiece, PieceBuilder, ReasoningPiece
+from gateway.http.api.pieces import AnswerPiece, PieceBuilder
 from gateway.http.api.requests import TurnSubscription
 from gateway.http.messages_errors import failure_for_path
 from gateway.observe.redact import Redactor
-from gateway.turns.feed_events import FeedEnd, FeedEvent, FeedNotice, join_text
+from gateway.turns.feed_events import FeedEnd, FeedEvent, FeedNotice, FeedOutcome, join_text
 from gateway.turns.feeds import FeedReader
 from sessions.values.clock import Clock
 
 KEEPALIVE_COMMENT = b": keepalive\n\n"
 _WARNING = "request.warning"  # id of notices about the request itself
-_SESSION_STATE_HEADER = "x-session-state"
+SESSION_STATE_HEADER = "x-session-state"
+_UNBUFFERED = {"x-accel-buffering": "no"}  # nginx would hold the output back
 _EVENT_STREAM_HEADERS = {
     "content-type": "text/event-stream; charset=utf-8",
     "cache-control": "no-cache",
-    "x-accel-buffering": "no",  # nginx would hold the events back
+    **_UNBUFFERED,
 }
+_CONTINUED_LATER = {FeedOutcome.INTERRUPTED, FeedOutcome.NOT_STARTED}
 _JSON_HEADERS = {"content-type": "application/json", "cache-control": "no-store"}
 
 
@@ -52,17 +54,30 @@ class AnswerEncoder(Protocol):
         ...
 
 
+class Keepalive(msgspec.Struct, frozen=True, kw_only=True):
+    """Times after which the connection of a waiting client gets a sign of life."""
+
+    idle_seconds: float  # after the last write
+    headers_after: float = 0.0
+    """Seconds until an answer that is not streamed sends its headers; 0: only with the answer."""
+
+
 class AnswerResponse(msgspec.Struct, frozen=True, kw_only=True):
     """An ASGI response that lasts until the turn ends or the client disconnects."""
 
     subscription: TurnSubscription
     encoder: AnswerEncoder
     clock: Clock
-    keepalive_seconds: float
+    keepalive: Keepalive
     stream: bool
     redactor: Redactor
     warnings: tuple[str, ...] = ()  # about parts of the request that have no effect
-    encode_reasoning: Callable[[str], bytes] | None = None  # None: the client gets no reasoning
+    in_background: bool = False
+    """True if the turn continues without the client, also after a restart.
+
+    Then every reader gets the same events, one for each piece, and a restart is not the end.
+    """
+    with_reasoning: bool = False  # the client gets the reasoning of the model
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the response; `gateway.http.client_timeouts` disconnects a client that stops reading."""
@@ -70,7 +85,7 @@ class AnswerResponse(msgspec.Struct, frozen=True, kw_only=True):
             async with asyncio.TaskGroup() as group:
                 writer = _ResponseWriter(self, send, scope.get("path", ""))
                 beside = [group.create_task(_wait_for_disconnect(receive, reading))]
-                if self.stream:
+                if self.stream or self.keepalive.headers_after:
                     beside.append(group.create_task(writer.keep_alive(reading)))
                 await (writer.write_stream(reading) if self.stream else writer.write_whole(reading))
                 for task in beside:
@@ -88,16 +103,18 @@ class _ResponseWriter:
         self._path = path
         self._encoder = answer.encoder
         self._clock = answer.clock
-        self._keepalive_seconds = answer.keepalive_seconds
+        self._idle_limit = answer.keepalive.idle_seconds
+        if not answer.stream:
+            self._idle_limit = answer.keepalive.headers_after
+        self._keepalive = answer.keepalive
         state = answer.subscription.session_state
-        self._extra_headers = {_SESSION_STATE_HEADER: state} if state else {}
+        self._extra_headers = {SESSION_STATE_HEADER: state} if state else {}
         self._send = send
+        self._stream = answer.stream
         self._redactor = answer.redactor
         self._warnings = answer.warnings
-        self._encode_reasoning = answer.encode_reasoning
-        self._piece_builder = PieceBuilder(
-            answer.redactor, with_reasoning=answer.encode_reasoning is not None
-        )
+        self._piece_builder = PieceBuilder(answer.redactor, with_reasoning=answer.with_reasoning)
+        self._in_background = answer.in_background
         self._headers_sent = self._start_encoded = False
         self._last_write_at = answer.clock.monotonic()
 
@@ -107,11 +124,13 @@ class _ResponseWriter:
             news = await reading.read()
             events = self._encode_events(news)
             if news and isinstance(news[-1], FeedEnd):
+                if self._in_background and news[-1].outcome in _CONTINUED_LATER:
+                    break
                 await self._write_end(events, self._outcome(news[-1]))
                 return
             if events:
                 await self._write(events)
-            elif self._idle_seconds >= self._keepalive_seconds:
+            elif self._idle_seconds >= self._idle_limit:
                 # The comment commits the status 200, so the start event can go out too.
                 await self._write(KEEPALIVE_COMMENT + self._encode_start())
         await self._abort()
@@ -119,10 +138,10 @@ class _ResponseWriter:
     async def keep_alive(self, reading: FeedReader) -> None:
         """Wake the writer when a keepalive is due; one timer per response, not one per write."""
         while True:
-            left = self._keepalive_seconds - self._idle_seconds
+            left = self._idle_limit - self._idle_seconds
             if left <= 0:
                 reading.wake()
-                left = self._keepalive_seconds
+                left = self._keepalive.idle_seconds
             await asyncio.sleep(left)
 
     @property
@@ -131,25 +150,38 @@ class _ResponseWriter:
         return self._clock.monotonic() - self._last_write_at
 
     async def write_whole(self, reading: FeedReader) -> None:
-        """Wait for the end, then write the answer."""
+        """Wait for the end, then write the answer; a long wait is filled with white space."""
         while not reading.is_cancelled:
             news = await reading.read()
             self._read_pieces(news)
             if news and isinstance(news[-1], FeedEnd):
                 outcome = self._outcome(news[-1])
                 text = self._piece_builder.text
-                if outcome.failure and (not text or self._encoder.failures_are_errors):
+                has_shape = text or self._headers_sent  # a failed response without text, too
+                if outcome.failure and (not has_shape or self._encoder.failures_are_errors):
                     await self._send_failure(_with_partial(outcome.failure, text))
                 else:
                     whole = replace(outcome, reasoning=self._piece_builder.reasoning)
                     body = self._encoder.encode_answer(text, whole)
                     await self._send_response(200, _JSON_HEADERS | self._extra_headers, body)
                 return
+            if self._keepalive.headers_after and self._idle_seconds >= self._idle_limit:
+                await self._write_blank()
         await self._abort()
+
+    async def _write_blank(self) -> None:
+        """Send white space, which may precede JSON; the first one commits the status 200."""
+        if not self._headers_sent:
+            self._headers_sent = True
+            self._idle_limit = self._keepalive.idle_seconds
+            headers = _JSON_HEADERS | _UNBUFFERED | self._extra_headers
+            await self._send(_start_message(200, headers))
+        await self._send({"type": "http.response.body", "body": b"\n", "more_body": True})
+        self._last_write_at = self._clock.monotonic()
 
     async def _abort(self) -> None:
         """End the response; the client may still be connected, because a shutdown cancels too."""
-        if self._headers_sent:
+        if self._headers_sent and self._stream:
             await self._send({"type": "http.response.body", "body": b"", "more_body": False})
         else:
             await self._send_failure(INTERRUPTED)
@@ -162,12 +194,7 @@ class _ResponseWriter:
         if not pieces:
             return b""
         beginning = self._encode_start()  # before the pieces: encoders number their events
-        return beginning + b"".join(map(self._encode_piece, pieces))
-
-    def _encode_piece(self, piece: AnswerPiece | ReasoningPiece) -> bytes:
-        if isinstance(piece, ReasoningPiece):
-            return self._encode_reasoning(piece.text) if self._encode_reasoning else b""
-        return self._encoder.encode_piece(piece)
+        return beginning + b"".join(map(self._encoder.encode_piece, pieces))
 
     def _encode_start(self) -> bytes:
         if self._start_encoded:
@@ -176,11 +203,9 @@ class _ResponseWriter:
         notices = (FeedNotice(_WARNING, text) for text in self._warnings)
         return self._encoder.encode_start() + b"".join(map(self._encoder.encode_piece, notices))
 
-    def _read_pieces(
-        self, news: Iterable[FeedEvent | FeedEnd]
-    ) -> list[AnswerPiece | ReasoningPiece]:
-        found: list[AnswerPiece | ReasoningPiece] = []
-        for each in join_text(news):
+    def _read_pieces(self, news: Iterable[FeedEvent | FeedEnd]) -> list[AnswerPiece]:
+        found: list[AnswerPiece] = []
+        for each in news if self._in_background else join_text(news):
             found.extend(
                 self._piece_builder.finish()
                 if isinstance(each, FeedEnd)
@@ -209,7 +234,8 @@ class _ResponseWriter:
         )
 
     async def _send_response(self, status: int, headers: dict[str, str], body: bytes) -> None:
-        await self._send(_start_message(status, headers | {"content-length": str(len(body))}))
+        if not self._headers_sent:
+            await self._send(_start_message(status, headers | {"content-length": str(len(body))}))
         await self._send({"type": "http.response.body", "body": body})
 
 

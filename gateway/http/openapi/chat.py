@@ -2,19 +2,19 @@
 
 import msgspec
 
-from gateway.http.api.chat_form import ChatEncoder
-from gateway.http.api.chat_shapes import ChatAnswer, ChatChunk, ChatRequest
-from gateway.http.api.endings import AnswerOutcome
-from gateway.http.api.failures import model_not_found
-from gateway.http.api.models import Model, ModelList
-from gateway.http.api.pieces import AnswerTextPiece, ToolEndPiece, ToolStartPiece
-from gateway.http.api.plain.completions import (
+from gateway.http.api.chat.completions import (
     CompletionAnswer,
     CompletionEncoder,
     CompletionRequest,
 )
+from gateway.http.api.chat.form import ChatEncoder
+from gateway.http.api.chat.shapes import ChatAnswer, ChatChunk, ChatRequest
+from gateway.http.api.conversation.named_session import HINT_HEADER, SESSION_HEADER
+from gateway.http.api.endings import AnswerOutcome
+from gateway.http.api.failures import model_not_found
+from gateway.http.api.models import Model, ModelList
+from gateway.http.api.pieces import AnswerTextPiece, ToolEndPiece, ToolStartPiece
 from gateway.http.api.requests import MAX_IDEMPOTENCY_KEY_LENGTH, SESSION_ID_PATTERN
-from gateway.http.api.session_choice import HINT_HEADER, SESSION_HEADER
 from gateway.http.api.tool_events import EVENT_CHUNK_TYPES
 from gateway.http.errors import COMPLETIONS_NOT_STORED, ErrorBody
 from gateway.http.openapi import refused

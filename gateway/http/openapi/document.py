@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
-from gateway.http.api.chat_shapes import CHAT_SCHEMAS
+from gateway.http.api.chat.shapes import CHAT_SCHEMAS
 from gateway.http.api.messages.shapes import MESSAGES_SCHEMAS
-from gateway.http.api.responses_shapes import EXTRA_SCHEMAS
+from gateway.http.api.responses.shapes import EXTRA_SCHEMAS
 from gateway.http.openapi import chat, messages, responses, watching
 from gateway.http.openapi.terms import (
     Access,

@@ -5,8 +5,8 @@ import msgspec
 from gateway.http.api.answers import response_not_found
 from gateway.http.api.endings import AnswerOutcome
 from gateway.http.api.pieces import AnswerPiece, AnswerTextPiece, ToolEndPiece, ToolStartPiece
-from gateway.http.api.responses_form import ResponsesEncoder
-from gateway.http.api.responses_shapes import (
+from gateway.http.api.responses.form import ResponsesEncoder
+from gateway.http.api.responses.shapes import (
     ItemList,
     ListedItem,
     RequestEcho,
@@ -61,6 +61,12 @@ _ID_PARAMETER = ParameterSpec(
     required=True,
 )
 _ANSWER_CONTENT = ContentSpec(JSON, Response, {"an answer": _ANSWER_EXAMPLE})
+_EVENTS_CONTENT = ContentSpec(
+    EVENTS,
+    None,
+    {"an answer with a tool": _stream_example()},
+    {"response.*": (ResponseEvent,), **EVENT_TYPES},
+)
 _NOT_FOUND = response_not_found("resp_unknown").failure
 
 OPERATIONS = (
@@ -91,12 +97,7 @@ OPERATIONS = (
                 "The answer, whole or as events.",
                 [
                     _ANSWER_CONTENT,
-                    ContentSpec(
-                        EVENTS,
-                        None,
-                        {"an answer with a tool": _stream_example()},
-                        {"response.*": (ResponseEvent,), **EVENT_TYPES},
-                    ),
+                    _EVENTS_CONTENT,
                 ],
                 [refused.SESSION_STATE],
             ),
@@ -115,13 +116,26 @@ OPERATIONS = (
                 "query",
                 ParameterSpec(
                     name="stream",
-                    description="Stored answers cannot be streamed: `true` is refused.",
-                    schema={"type": "string", "not": {"pattern": "^[Tt][Rr][Uu][Ee]$"}},
+                    description="`true` sends an answer in the background as events.",
+                    schema={"type": "string"},
+                    example="false",
+                ),
+            ),
+            (
+                "query",
+                ParameterSpec(
+                    name="starting_after",
+                    description="Send only the events after the one with this sequence number.",
+                    schema={"type": "integer", "minimum": 0, "maximum": 999_999_999},
                 ),
             ),
         ],
         responses=[
-            ResponseSpec(200, "The answer, finished or in progress.", [_ANSWER_CONTENT]),
+            ResponseSpec(
+                200,
+                "The answer, finished or in progress.",
+                [_ANSWER_CONTENT, _EVENTS_CONTENT],
+            ),
             *refused.lookup_responses(_NOT_FOUND),
         ],
     ),

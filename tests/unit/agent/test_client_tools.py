@@ -5,13 +5,14 @@ from typing import Any
 
 import pytest
 
-from agent.client_calls import turn_of_call
+from agent.client_calls import steps_of_loop, turn_of_call
 from agent.client_tools import ToolOffer
 from agent.events import ToolStarted, TurnDone, TurnEnding
 from agent.model.answer_options import AnswerOptions, ClientToolChoice, ToolMode
 from agent.model.contract import ToolChoice, ToolSchema
 from agent.tools.registry import ToolRegistry
-from sessions.records import Message
+from agent.turn import TurnLimits
+from sessions.records import Message, ToolCall
 from tests.fakes.agent_kit import Workshop, target_for
 from tests.fakes.dialects.steps import PROTOCOLS, ProtocolName
 from tests.fakes.model_script import Script, calls, ok
@@ -89,6 +90,80 @@ async def test_a_cut_call_is_never_handed_out(play: Play, cut: Script) -> None:
     stage, done = await run(play, cut, ok("Never mind."))
     assert (done.client_calls, done.text) == ((), "Never mind.")
     assert stage.journal.rows == []
+
+
+@pytest.mark.parametrize(
+    "lost",
+    [
+        pytest.param("C(1,c2,pay,'{\"amo') RST", id="own call cut in its arguments"),
+        pytest.param('C(1,c2,pay,{"amount": 5}) RST', id="own call without an end"),
+        pytest.param("C(1,c2,pay,'{\"amo') F length U D", id="own call over the limit"),
+    ],
+)
+async def test_a_cut_call_beside_a_valid_one_is_reported_to_the_model(
+    play: Play, lost: str
+) -> None:
+    stage, done = await run(play, f'H C(0,c1,weather,{{"city": "Berlin"}}) {lost}')
+    assert [call.name for call in done.client_calls] == ["weather"]
+    assert stage.shop.effects == []
+    row, result = stage.journal.rows
+    assert [(call.name, call.arguments) for call in row.tool_calls] == [
+        ("weather", BERLIN),
+        ("pay", "{}"),
+    ]
+    assert result.tool_call_id == row.tool_calls[1].id
+    assert "pay has NOT run: the call was cut off" in result.content
+
+
+async def test_a_cut_call_with_half_a_name_is_left_out(play: Play) -> None:
+    stage, done = await run(play, 'H C(0,c1,weather,{"city": "Berlin"}) C(1,c2,pa,-) RST')
+    assert [call.name for call in done.client_calls] == ["weather"]
+    (row,) = stage.journal.rows
+    assert row.tool_calls == done.client_calls
+
+
+def loop_of(steps: int) -> tuple[Message, ...]:
+    """A history in which the client ran a call in each of this many steps."""
+    rows = [Message("user", "Before."), *_step("call_01old_000000000000"), Message("user", "Go.")]
+    for number in range(steps):
+        rows += _step(f"call_01abc_{number:012x}")
+    return tuple(rows)
+
+
+def _step(call_id: str) -> list[Message]:
+    call = ToolCall(call_id, "weather", BERLIN)
+    return [
+        Message("assistant", tool_calls=(call,)),
+        Message("tool", "sunny", tool_call_id=call_id),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("history", "steps"),
+    [
+        ((Message("user", "Go."),), 0),
+        (loop_of(0), 0),
+        (loop_of(1), 1),
+        (loop_of(3), 3),
+        ((*loop_of(3), Message("assistant", "Sunny."), Message("user", "And now?")), 0),
+    ],
+)
+def test_steps_of_a_tool_loop_are_counted_from_the_last_message(
+    history: tuple[Message, ...], steps: int
+) -> None:
+    assert steps_of_loop(history) == steps
+
+
+@pytest.mark.parametrize(("earlier", "offered"), [(0, True), (1, True), (2, False), (9, False)])
+async def test_the_step_limit_holds_over_the_requests_of_a_tool_loop(
+    play: Play, earlier: int, *, offered: bool
+) -> None:
+    stage = await play(ok("Sunny."))
+    stage.task = {"turn_id": "t_01abc", "options": options(WEATHER), "history": loop_of(earlier)}
+    stage.limits = TurnLimits(max_steps=2)
+    done = await stage.run()
+    assert (done.ending, done.text) == (TurnEnding.ANSWERED, "Sunny.")
+    assert bool(stage.offered(1)) is offered
 
 
 async def test_the_client_tool_wins_over_a_tool_with_the_same_name(play: Play) -> None:

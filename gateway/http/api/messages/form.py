@@ -28,7 +28,7 @@ from gateway.http.api.messages.shapes import (
     ThinkingBlock,
     ToolUseBlock,
 )
-from gateway.http.api.pieces import AnswerPiece, AnswerTextPiece
+from gateway.http.api.pieces import AnswerPiece, AnswerTextPiece, ReasoningPiece
 from gateway.http.api.tool_events import stream_event
 from gateway.http.messages_errors import as_messages_failure
 from sessions.records import ToolCall
@@ -68,13 +68,11 @@ class MessagesEncoder:
         if isinstance(piece, AnswerTextPiece):
             opened = self._open_block(AnswerTextBlock(""))
             return opened + self._delta(TextAddition(piece.text))
+        if isinstance(piece, ReasoningPiece):
+            return self._open_block(ThinkingBlock("")) + self._delta(ThinkingAddition(piece.text))
         name, payload = stream_event(piece)
         fields: dict[str, Any] = {"event": name} | msgspec.to_builtins(payload)
         return _encode_event(MessagesPing(fields))
-
-    def encode_reasoning(self, text: str) -> bytes:
-        """Encode more reasoning of the model."""
-        return self._open_block(ThinkingBlock("")) + self._delta(ThinkingAddition(text))
 
     def encode_end(self, outcome: AnswerOutcome) -> bytes:
         """Encode the last events: the calls, the stop reason and the usage, or the error."""

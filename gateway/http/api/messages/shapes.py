@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from gateway.http.api.chat_shapes import Temperature, TokenLimit
+from gateway.http.api.chat.shapes import Temperature, TokenLimit
 from gateway.http.api.client_tools import ToolName
 from gateway.http.api.pictures import FILE_DATA_SCHEMA, PICTURE_URL_SCHEMA
 

@@ -3,7 +3,11 @@
 import pytest
 
 from gateway.http.api.asked import RequestMessage
-from gateway.http.api.client_results import complete_messages, new_messages, reopen_calls
+from gateway.http.api.conversation.client_results import (
+    complete_messages,
+    new_messages,
+    reopen_calls,
+)
 from gateway.http.api.failures import RequestRefused
 from sessions.records import AWAITING_CLIENT, Message, MessageRole, ToolCall
 

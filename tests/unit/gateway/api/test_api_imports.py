@@ -10,7 +10,7 @@ import pytest
 def test_the_protocols_of_the_api_are_imported_with_their_first_request() -> None:
     code = (
         "import sys, gateway.runner; "
-        "names = ('chat_shapes', 'responses_shapes', 'messages.shapes', 'plain.completions'); "
+        "names = ('chat.shapes', 'chat.completions', 'responses.shapes', 'messages.shapes'); "
         "print(*(name for name in names if f'gateway.http.api.{name}' in sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

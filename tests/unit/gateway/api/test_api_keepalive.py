@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from starlette.types import Message
 
 from agent.events import ReasoningDelta, TextDelta, ToolFinished, ToolStarted
-from gateway.http.api.chat_form import ChatEncoder
+from gateway.http.api.chat.form import ChatEncoder
 from gateway.http.api.requests import TurnSubscription
-from gateway.http.api.stream import KEEPALIVE_COMMENT, AnswerResponse
+from gateway.http.api.stream import KEEPALIVE_COMMENT, AnswerResponse, Keepalive
 from gateway.observe.redact import Redactor
 from gateway.turns.feed_events import FeedEvent, FeedOutcome
 from gateway.turns.feeds import Feed
@@ -102,7 +102,7 @@ def stream_turn(told: TimedEvents, end: float, *, stalled_until: float = 0.0) ->
             ),
             encoder=ChatEncoder("a1", "m", 0),
             clock=world,
-            keepalive_seconds=INTERVAL,
+            keepalive=Keepalive(idle_seconds=INTERVAL),
             stream=True,
             redactor=Redactor(),
         )
@@ -177,7 +177,7 @@ def test_stream_ends_when_its_reader_disconnects() -> None:
             ),
             encoder=ChatEncoder("a1", "m", 0),
             clock=world,
-            keepalive_seconds=INTERVAL,
+            keepalive=Keepalive(idle_seconds=INTERVAL),
             stream=True,
             redactor=Redactor(),
         )

@@ -13,7 +13,7 @@ from gateway.http.api.endings import INTERRUPTED, STOPPED, AnswerOutcome
 from gateway.http.api.failures import NOT_READY, RequestRefused, over_budget
 from gateway.http.api.messages.body import read_conversation, read_request
 from gateway.http.api.messages.form import MessagesEncoder
-from gateway.http.api.pieces import AnswerTextPiece
+from gateway.http.api.pieces import AnswerTextPiece, ReasoningPiece
 from gateway.http.errors import REQUEST_TOO_LARGE, HttpFailure
 from gateway.http.messages_errors import as_messages_failure, failure_for_path
 from gateway.turns.feed_events import FeedNotice
@@ -195,7 +195,7 @@ def test_blocks_are_numbered_and_closed() -> None:
     form = MessagesEncoder("0f3a", "m")
     encoded = [
         form.encode_start(),
-        form.encode_reasoning("Hm."),
+        form.encode_piece(ReasoningPiece("Hm.")),
         form.encode_piece(AnswerTextPiece("So")),
         form.encode_piece(FeedNotice("n", "A notice.")),
         form.encode_piece(AnswerTextPiece(" far")),

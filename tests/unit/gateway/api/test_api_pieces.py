@@ -19,7 +19,7 @@ from agent.events import (
     TurnEnding,
     VerdictName,
 )
-from gateway.http.api.chat_form import ChatEncoder
+from gateway.http.api.chat.form import ChatEncoder
 from gateway.http.api.endings import AnswerOutcome, outcome_of, redact_outcome
 from gateway.http.api.pieces import (
     AnswerPiece,

@@ -5,9 +5,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from gateway.http.api import chat_form, responses_body
+from gateway.http.api.chat import body as chat_body
 from gateway.http.api.messages import body as messages_body
 from gateway.http.api.plain.tasks import is_task
+from gateway.http.api.responses import body as responses_body
 
 TOOL = {"type": "function", "function": {"name": "read"}}
 TITLE = "### Task:\nGenerate a concise, 3-5 word title.\n### Chat History:\n<chat_history>"
@@ -37,7 +38,7 @@ def said(*texts: str) -> list[dict[str, Any]]:
     ],
 )
 def test_tasks_of_front_ends_are_recognized(body: Any, *, expected: bool) -> None:
-    assert is_task(chat_form.read_request(msgspec.json.encode(body))) is expected
+    assert is_task(chat_body.read_request(msgspec.json.encode(body))) is expected
 
 
 def test_tasks_are_recognized_in_every_protocol() -> None:

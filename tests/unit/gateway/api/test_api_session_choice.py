@@ -4,7 +4,7 @@ import pytest
 from starlette.datastructures import Headers
 
 from gateway.http.api.asked import RequestMessage
-from gateway.http.api.session_choice import NamedSession, agrees, read_named_session
+from gateway.http.api.conversation.named_session import NamedSession, agrees, read_named_session
 from sessions.records import Message, MessageRole, ToolCall
 
 USER, ASSISTANT, TOOL = MessageRole.USER, MessageRole.ASSISTANT, MessageRole.TOOL

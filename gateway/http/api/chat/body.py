@@ -1,13 +1,11 @@
-"""Sans-IO: codec of `/v1/chat/completions`: decodes requests, encodes answers."""
+"""Sans-IO: decoder of `/v1/chat/completions` requests."""
 
 from collections.abc import Iterable, Iterator
 
 import msgspec
-from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from agent.model.contract import AnswerFormat, SamplingOptions
-from agent.model.usage import Usage
 from gateway.http.api.answer_options import read_effort, read_format, read_stop, refuse_unsupported
 from gateway.http.api.asked import (
     ApiRequest,
@@ -17,27 +15,15 @@ from gateway.http.api.asked import (
     replace_nul,
 )
 from gateway.http.api.bodies import decode_body, missing_field
-from gateway.http.api.chat_shapes import (
-    AnswerChoice,
-    AnswerMessage,
-    AnswerToolCall,
+from gateway.http.api.chat.shapes import (
     AssistantMessage,
     AudioPart,
-    CachedTokens,
-    CalledFunction,
-    ChatAnswer,
-    ChatChunk,
     ChatMessage,
     ChatRequest,
     ChatTool,
-    ChatUsage,
-    ChunkChoice,
-    Delta,
-    DeltaToolCall,
     DeveloperMessage,
     FilePart,
     PicturePart,
-    ReasoningTokens,
     RefusalPart,
     SystemMessage,
     TextPart,
@@ -45,18 +31,11 @@ from gateway.http.api.chat_shapes import (
     UserMessage,
 )
 from gateway.http.api.client_tools import FunctionDefinition, read_tools
-from gateway.http.api.endings import AnswerOutcome, FinishReason
 from gateway.http.api.failures import invalid_request
 from gateway.http.api.pictures import read_audio, read_file, read_picture
-from gateway.http.api.pieces import AnswerPiece, AnswerTextPiece, ToolEndPiece, ToolStartPiece
 from gateway.http.api.plain.prefill import ask_to_continue
 from gateway.http.api.plain.tasks import read_task
-from gateway.http.api.tool_events import as_chunk, stream_event
-from gateway.http.errors import ErrorBody
-from gateway.turns.feed_events import FeedNotice
 from sessions.records import MessageRole, ToolCall
-
-# --- requests ----------------------------------------------------------------------------------
 
 _FUNCTIONS_NOT_SUPPORTED = (
     "`functions` is the older form of `tools` and is not supported; use `tools`."
@@ -90,6 +69,7 @@ def read_request(content: bytes) -> ApiRequest:
         temperature=body.temperature,
         reasoning_effort=read_effort(body.reasoning_effort),
         stream=bool(body.stream),
+        wants_reasoning=body.include_reasoning is not False and body.reasoning_effort != "none",
         include_usage=bool(options and options.include_usage),
         options=replace(tools.options, sampling=_sampling(body), format=_format(body)),
         warnings=(*tools.warnings, *([] if body.web_search_options is None else [_NO_WEB_SEARCH])),
@@ -210,110 +190,3 @@ def _read_content(
                 where = f"messages[{number}].content[{place}].input_audio.data"
                 pictures.append(read_audio(audio.data, audio.format, where, len(pictures) + 1))
     return "\n".join(texts), tuple(pictures[first:])
-
-
-# --- answers -----------------------------------------------------------------------------------
-
-
-class ChatEncoder:
-    """Encoder of one answer, as events or whole."""
-
-    failures_are_errors = True
-
-    def __init__(
-        self,
-        answer_id: str,
-        model: str,
-        created: int,
-        *,
-        include_usage: bool = False,
-    ) -> None:
-        self._id = f"chatcmpl-{answer_id}"
-        self._created = created
-        self._model = model
-        self._include_usage = include_usage
-        self._sent_texts: list[str] = []
-
-    def encode_start(self) -> bytes:
-        """Encode the first event of an answer."""
-        return self._encode_chunk(Delta(role="assistant", content=""))
-
-    def encode_piece(self, piece: AnswerPiece) -> bytes:
-        """Encode a piece of the answer."""
-        match piece:
-            case AnswerTextPiece():
-                self._sent_texts.append(piece.text)
-                return self._encode_chunk(Delta(content=piece.text))
-            case ToolStartPiece() | ToolEndPiece() | FeedNotice():
-                name, payload = stream_event(piece)
-                # Many clients parse every event as a chunk, whatever its name.
-                chunk = as_chunk(payload, id_=self._id, created=self._created, model=self._model)
-                return b"event: " + name.encode() + b"\n" + _encode_data(chunk)
-
-    def encode_end(self, outcome: AnswerOutcome) -> bytes:
-        """Encode the last events: finish reason, usage, error, `[DONE]`."""
-        events = [
-            self._encode_chunk(Delta(tool_calls=[_delta_call(index, call)]))
-            for index, call in enumerate(outcome.client_calls)
-        ]
-        refusal = outcome.refusal_beside("".join(self._sent_texts))
-        events.append(self._encode_chunk(Delta(refusal=refusal or UNSET), outcome.finish_reason))
-        if self._include_usage:
-            events.append(_encode_data(self._build_chunk([], _usage(outcome.usage))))
-        if outcome.failure:
-            events.append(
-                _encode_data(ErrorBody(outcome.failure.to_error(partial=bool(self._sent_texts))))
-            )
-        events.append(b"data: [DONE]\n\n")
-        return b"".join(events)
-
-    def encode_answer(self, text: str, outcome: AnswerOutcome) -> bytes:
-        """Encode the whole answer."""
-        content = text if text or not (outcome.refusal or outcome.client_calls) else None
-        message = AnswerMessage(
-            content,
-            outcome.refusal_beside(text) or None,
-            tool_calls=[_answer_call(call) for call in outcome.client_calls] or UNSET,
-        )
-        answer = ChatAnswer(
-            id=self._id,
-            created=self._created,
-            model=self._model,
-            choices=[AnswerChoice(message, outcome.finish_reason)],
-            usage=_usage(outcome.usage),
-        )
-        return msgspec.json.encode(answer)
-
-    def _encode_chunk(self, delta: Delta, finish: FinishReason | None = None) -> bytes:
-        usage = None if self._include_usage else UNSET
-        return _encode_data(self._build_chunk([ChunkChoice(delta, finish)], usage))
-
-    def _build_chunk(
-        self, choices: list[ChunkChoice], usage: ChatUsage | UnsetType | None
-    ) -> ChatChunk:
-        return ChatChunk(
-            id=self._id, created=self._created, model=self._model, choices=choices, usage=usage
-        )
-
-
-def _answer_call(call: ToolCall) -> AnswerToolCall:
-    return AnswerToolCall(id=call.id, function=CalledFunction(call.name, call.arguments))
-
-
-def _delta_call(index: int, call: ToolCall) -> DeltaToolCall:
-    function = CalledFunction(call.name, call.arguments)
-    return DeltaToolCall(index=index, id=call.id, function=function)
-
-
-def _encode_data(data: msgspec.Struct) -> bytes:
-    return b"data: " + msgspec.json.encode(data) + b"\n\n"
-
-
-def _usage(usage: Usage) -> ChatUsage:
-    return ChatUsage(
-        usage.input_tokens,
-        usage.output_tokens,
-        usage.total_tokens,
-        CachedTokens(usage.cached_tokens),
-        ReasoningTokens(usage.reasoning_tokens) if usage.reasoning_tokens else UNSET,
-    )

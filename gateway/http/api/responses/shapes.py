@@ -9,7 +9,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from gateway.http.api.answer_options import Effort, JsonSchemaFormat, TopP, Verbosity
-from gateway.http.api.chat_shapes import (
+from gateway.http.api.chat.shapes import (
     CHOICE_SCHEMA,
     AudioContent,
     Temperature,
@@ -56,7 +56,12 @@ class Reasoning(msgspec.Struct, frozen=True):
     """Reasoning options."""
 
     effort: Effort | None = None
-    summary: str | None = None
+    summary: Annotated[
+        str | None,
+        Meta(
+            description="Ask for the model's reasoning, which `agent.show_reasoning` has to allow."
+        ),
+    ] = None
 
 
 class TextFormat(JsonSchemaFormat, frozen=True, kw_only=True):
@@ -144,8 +149,8 @@ class ResponseRequest(msgspec.Struct, frozen=True, kw_only=True):
     background: Annotated[
         bool | None,
         Meta(
-            description="Background responses are not supported.",
-            extra_json_schema={"enum": [False, None]},
+            description="Answer at once, and go on without a client: the answer is polled by its "
+            "id. Not together with `store` false.",
         ),
     ] = None
     conversation: Annotated[Any, _NOT_SUPPORTED] = None
@@ -175,8 +180,15 @@ _USER_PART_SCHEMAS = [
     _AUDIO_PART_SCHEMA,
 ]
 _MESSAGE_TYPE_SCHEMA = {"enum": ["message", None]}
+_STORED = {"properties": {"store": {"enum": [True, None]}}}
+_IN_FOREGROUND = {"properties": {"background": {"enum": [False, None]}}}
 EXTRA_SCHEMAS: dict[str, dict[str, Any]] = {
-    ResponseRequest.__name__: {"anyOf": [{"properties": {"tool_choice": CHOICE_SCHEMA}}]},
+    ResponseRequest.__name__: {
+        "allOf": [
+            {"properties": {"tool_choice": CHOICE_SCHEMA}},
+            {"anyOf": [_STORED, _IN_FOREGROUND]},
+        ]
+    },
     ResponseTool.__name__: {
         "anyOf": [
             {
@@ -264,7 +276,20 @@ class FunctionCallItem(
     status: ItemStatus = "completed"
 
 
-OutputItem = OutputMessage | FunctionCallItem
+class SummaryText(msgspec.Struct, frozen=True, tag_field="type", tag="summary_text"):
+    """Text of the model's reasoning."""
+
+    text: str
+
+
+class ReasoningItem(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="reasoning"):
+    """Reasoning of the model, if `reasoning.summary` and `agent.show_reasoning` are set."""
+
+    id: str
+    summary: list[SummaryText]
+
+
+OutputItem = OutputMessage | ReasoningItem | FunctionCallItem
 
 
 class ResponseError(msgspec.Struct, frozen=True):
@@ -326,6 +351,7 @@ class RequestEcho(msgspec.Struct, frozen=True, kw_only=True):
     previous_response_id: str | None = None
     reasoning: EchoedReasoning = EchoedReasoning()
     store: bool = False
+    background: bool = False
     temperature: float | None = 1.0  # null only in echoes that older versions stored
     top_p: float | None = 1.0
     tools: list[Any] = []
@@ -339,7 +365,7 @@ class RequestEcho(msgspec.Struct, frozen=True, kw_only=True):
     user: str | None = None
 
 
-ResponseStatus = Literal["in_progress", "completed", "incomplete", "failed", "cancelled"]
+ResponseStatus = Literal["queued", "in_progress", "completed", "incomplete", "failed", "cancelled"]
 
 
 class Response(RequestEcho, frozen=True, kw_only=True, tag_field="object", tag="response"):
@@ -353,7 +379,6 @@ class Response(RequestEcho, frozen=True, kw_only=True, tag_field="object", tag="
     incomplete_details: IncompleteDetails | None = None
     output: list[OutputItem]
     usage: ResponseUsage | None = None
-    background: bool = False
     completed_at: int | None = None
     frequency_penalty: float = 0.0
     presence_penalty: float = 0.0
@@ -370,8 +395,9 @@ class ResponseEvent(msgspec.Struct, frozen=True, kw_only=True):
     item_id: str | UnsetType = UNSET
     output_index: int | UnsetType = UNSET
     content_index: int | UnsetType = UNSET
+    summary_index: int | UnsetType = UNSET
     item: OutputItem | UnsetType = UNSET
-    part: OutputPart | UnsetType = UNSET
+    part: OutputPart | SummaryText | UnsetType = UNSET
     delta: str | UnsetType = UNSET
     text: str | UnsetType = UNSET
     refusal: str | UnsetType = UNSET

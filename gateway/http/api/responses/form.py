@@ -1,6 +1,6 @@
 """Sans-IO: encoder of `/v1/responses` answers, as events or whole."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Literal
 
 import msgspec
@@ -9,8 +9,8 @@ from msgspec.structs import replace
 from agent.model.usage import Usage
 from gateway.http.api.endings import AnswerOutcome
 from gateway.http.api.failures import HttpFailure
-from gateway.http.api.pieces import AnswerPiece, AnswerTextPiece
-from gateway.http.api.responses_shapes import (
+from gateway.http.api.pieces import AnswerPiece, AnswerTextPiece, ReasoningPiece
+from gateway.http.api.responses.shapes import (
     FunctionCallItem,
     IncompleteDetails,
     InputTokenDetails,
@@ -20,12 +20,14 @@ from gateway.http.api.responses_shapes import (
     OutputRefusal,
     OutputText,
     OutputTokenDetails,
+    ReasoningItem,
     RequestEcho,
     Response,
     ResponseError,
     ResponseEvent,
     ResponseStatus,
     ResponseUsage,
+    SummaryText,
 )
 from gateway.http.api.tool_events import stream_event
 from sessions.records import ToolCall
@@ -59,6 +61,7 @@ class ResponsesEncoder:
         *,
         completed: Callable[[], int] | None = None,
         javascript: bool = False,
+        starting_after: int = -1,
     ) -> None:
         self._id = answer_id
         self._model = model
@@ -73,7 +76,11 @@ class ResponsesEncoder:
         self._item_id = f"msg_{unique_part(answer_id)}"
         self._javascript = javascript
         self._sequence_number = 0
+        self._starting_after = starting_after  # events up to this number are left out
         self._sent_texts: list[str] = []
+        self._message_index = 0  # in the output, once texts are sent
+        self._output: list[ReasoningItem | None] = []  # items opened so far; None: the message
+        self._open_reasoning: list[str] = []  # texts of the reasoning item at the end of the output
 
     # --- events ---------------------------------------------------------------------------------
 
@@ -87,21 +94,26 @@ class ResponsesEncoder:
     def encode_piece(self, piece: AnswerPiece) -> bytes:
         """Encode a piece of the answer."""
         if isinstance(piece, AnswerTextPiece):
-            opened = b"" if self._sent_texts else self._open_item()
+            opened = self._close_reasoning()
+            if not self._sent_texts:
+                opened += self._item_added_event() + self._part_added_event(0, OutputText(""))
             self._sent_texts.append(piece.text)
             return opened + self._content_event(
                 "response.output_text.delta", 0, delta=piece.text, logprobs=[]
             )
+        if isinstance(piece, ReasoningPiece):
+            return self._add_reasoning(piece.text)
         name, payload = stream_event(piece)
         type_ = _IGNORED_EVENT if self._javascript else name
-        numbered = {"type": type_, "sequence_number": self._next_sequence_number()}
-        return _encode_event(name, numbered | msgspec.to_builtins(payload))
+        number = self._next_sequence_number()
+        numbered = {"type": type_, "sequence_number": number}
+        return self._encode_event(name, number, numbered | msgspec.to_builtins(payload))
 
     def encode_end(self, outcome: AnswerOutcome) -> bytes:
         """Encode the last events: open parts closed, the final response, `[DONE]`."""
         text, status = "".join(self._sent_texts), _status(outcome)
         parts = _output_parts(text, outcome)
-        events = []
+        events = [self._close_reasoning()]
         if parts and not self._sent_texts:
             events.append(self._item_added_event())
             if not outcome.refusal:  # a refusal announces its own part
@@ -109,11 +121,13 @@ class ResponsesEncoder:
         if parts:
             events.extend(self._close_parts(parts))
             item = self._output_message(status, parts)
-            events.append(self._event("response.output_item.done", output_index=0, item=item))
-        for index, call in enumerate(outcome.client_calls, start=bool(parts)):
+            index = self._message_index
+            events.append(self._event("response.output_item.done", output_index=index, item=item))
+        for index, call in enumerate(outcome.client_calls, start=len(self._output)):
             events.extend(self._call_events(index, call))
         name = f"response.{_END_EVENTS.get(status, 'failed')}"
-        events.append(self._event(name, response=self._finished_response(parts, outcome)))
+        finished = self._finished_response(parts, outcome, self._output)
+        events.append(self._event(name, response=finished))
         events.append(b"data: [DONE]\n\n")
         return b"".join(events)
 
@@ -128,8 +142,47 @@ class ResponsesEncoder:
         yield self._event(f"{arguments}.done", name=call.name, arguments=call.arguments, **place)
         yield self._event("response.output_item.done", output_index=index, item=item)
 
-    def _open_item(self) -> bytes:
-        return self._item_added_event() + self._part_added_event(0, OutputText(""))
+    # --- reasoning ------------------------------------------------------------------------------
+
+    def _add_reasoning(self, text: str) -> bytes:
+        """Encode more reasoning; reasoning after text is a new item, because items do not grow."""
+        opened = b""
+        if not self._open_reasoning:
+            text = text.lstrip("\n")  # which separate it from earlier reasoning
+            item = ReasoningItem(id=self._reasoning_id(len(self._output)), summary=[])
+            self._output.append(item)
+            index = len(self._output) - 1
+            opened = self._event("response.output_item.added", output_index=index, item=item)
+            opened += self._summary_event("_part.added", part=SummaryText(""))
+        self._open_reasoning.append(text)
+        return opened + self._summary_event("_text.delta", delta=text)
+
+    def _close_reasoning(self) -> bytes:
+        if not self._open_reasoning:
+            return b""
+        text = "".join(self._open_reasoning)
+        self._open_reasoning = []
+        index = len(self._output) - 1
+        item = _reasoning_item(self._reasoning_id(index), text)
+        closed = self._summary_event("_text.done", text=text)
+        closed += self._summary_event("_part.done", part=SummaryText(text))
+        self._output[index] = item
+        return closed + self._event("response.output_item.done", output_index=index, item=item)
+
+    def _summary_event(self, name: str, **more: Any) -> bytes:  # noqa: ANN401 - fields of an event
+        index = len(self._output) - 1
+        return self._event(
+            f"response.reasoning_summary{name}",
+            item_id=self._reasoning_id(index),
+            output_index=index,
+            summary_index=0,
+            **more,
+        )
+
+    def _reasoning_id(self, index: int) -> str:
+        return f"rs_{unique_part(self._id)}_{index}"
+
+    # --- the message ----------------------------------------------------------------------------
 
     def _close_parts(self, parts: list[OutputPart]) -> list[bytes]:
         events = []
@@ -147,17 +200,32 @@ class ResponsesEncoder:
 
     def _item_added_event(self) -> bytes:
         item = self._output_message("in_progress", [])
-        return self._event("response.output_item.added", output_index=0, item=item)
+        self._message_index = len(self._output)
+        self._output.append(None)
+        index = self._message_index
+        return self._event("response.output_item.added", output_index=index, item=item)
 
     def _part_added_event(self, index: int, part: OutputPart) -> bytes:
         return self._content_event("response.content_part.added", index, part=part)
 
     def _content_event(self, name: str, index: int, **more: Any) -> bytes:  # noqa: ANN401 - fields of an event
-        return self._event(name, item_id=self._item_id, output_index=0, content_index=index, **more)
+        return self._event(
+            name,
+            item_id=self._item_id,
+            output_index=self._message_index,
+            content_index=index,
+            **more,
+        )
 
     def _event(self, type_: str, /, **data: Any) -> bytes:  # noqa: ANN401 - fields of an event
-        event = ResponseEvent(type=type_, sequence_number=self._next_sequence_number(), **data)
-        return _encode_event(type_, event)
+        number = self._next_sequence_number()
+        event = ResponseEvent(type=type_, sequence_number=number, **data)
+        return self._encode_event(type_, number, event)
+
+    def _encode_event(self, name: str, number: int, data: object) -> bytes:
+        if number <= self._starting_after:
+            return b""
+        return f"event: {name}\ndata: ".encode() + msgspec.json.encode(data) + b"\n\n"
 
     def _next_sequence_number(self) -> int:
         self._sequence_number += 1
@@ -167,15 +235,27 @@ class ResponsesEncoder:
 
     def encode_answer(self, text: str, outcome: AnswerOutcome) -> bytes:
         """Encode the whole answer."""
-        return msgspec.json.encode(self._finished_response(_output_parts(text, outcome), outcome))
+        parts = _output_parts(text, outcome)
+        before: list[ReasoningItem | None] = []
+        if outcome.reasoning:
+            before.append(_reasoning_item(self._reasoning_id(0), outcome.reasoning))
+        if parts:
+            before.append(None)
+        return msgspec.json.encode(self._finished_response(parts, outcome, before))
 
-    def encode_in_progress(self) -> bytes:
-        """Encode a response whose turn is still running."""
-        return msgspec.json.encode(self._response("in_progress", []))
+    def encode_in_progress(self, *, queued: bool = False) -> bytes:
+        """Encode a response whose turn is still running, or has not begun."""
+        return msgspec.json.encode(self._response("queued" if queued else "in_progress", []))
 
-    def _finished_response(self, parts: list[OutputPart], outcome: AnswerOutcome) -> Response:
+    def _finished_response(
+        self,
+        parts: list[OutputPart],
+        outcome: AnswerOutcome,
+        items: Iterable[ReasoningItem | None],
+    ) -> Response:
+        """Return the response with these items and the calls; None stands for the message."""
         status = _status(outcome)
-        output: list[OutputItem] = [self._output_message(status, parts)] if parts else []
+        output: list[OutputItem] = [each or self._output_message(status, parts) for each in items]
         output += map(_call_item, outcome.client_calls)
         cut = outcome.finish_reason if outcome.finish_reason in _INCOMPLETE_REASONS else ""
         return self._response(
@@ -211,8 +291,9 @@ class ResponsesEncoder:
         return OutputMessage(id=self._item_id, status=known, content=content)
 
 
-def _encode_event(name: str, data: object) -> bytes:
-    return f"event: {name}\ndata: ".encode() + msgspec.json.encode(data) + b"\n\n"
+def wants_summary(echo: bytes) -> bool:
+    """Return True if a stored request asked for a summary of the reasoning."""
+    return bool(echo) and _decode_echo(echo).reasoning.summary is not None
 
 
 def _status(outcome: AnswerOutcome) -> ResponseStatus:
@@ -230,6 +311,10 @@ def _output_parts(text: str, outcome: AnswerOutcome) -> list[OutputPart]:
     if refusal := outcome.refusal_beside(text):
         parts.append(OutputRefusal(refusal))
     return parts
+
+
+def _reasoning_item(id_: str, text: str) -> ReasoningItem:
+    return ReasoningItem(id=id_, summary=[SummaryText(text)])
 
 
 def _call_item(call: ToolCall) -> FunctionCallItem:

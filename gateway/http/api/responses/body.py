@@ -21,7 +21,7 @@ from gateway.http.api.failures import invalid_request
 from gateway.http.api.pictures import read_audio, read_file, read_picture
 from gateway.http.api.plain.prefill import ask_to_continue
 from gateway.http.api.plain.tasks import read_task
-from gateway.http.api.responses_shapes import (
+from gateway.http.api.responses.shapes import (
     TEXT_PART_TYPES,
     EchoedReasoning,
     EchoedText,
@@ -40,9 +40,8 @@ _CONVERSATION_NOT_SUPPORTED = (
     "Conversation objects are not supported: name a conversation with the header "
     "X-Holdfast-Session, or continue an answer with `previous_response_id`."
 )
-_BACKGROUND_NOT_SUPPORTED = (
-    "Background responses are not supported; leave `background` out. If the connection may break, "
-    "use `stream` and an Idempotency-Key."
+_BACKGROUND_IS_STORED = (
+    "An answer in the background is fetched by its id, so it has to be stored; leave `store` out."
 )
 _PROMPT_NOT_SUPPORTED = "Stored prompts are not supported; use `instructions` and `input`."
 _REFERENCES_NOT_SUPPORTED = (
@@ -77,8 +76,10 @@ def read_request(content: bytes) -> ApiRequest:
         temperature=body.temperature,
         reasoning_effort=read_effort(body.reasoning.effort) if body.reasoning else None,
         stream=bool(body.stream),
+        wants_reasoning=body.reasoning is not None and body.reasoning.summary is not None,
         previous_id=body.previous_response_id or "",
         retrievable=store,
+        background=bool(body.background),
         options=replace(tools.options, sampling=_sampling(body), format=_format(body)),
         warnings=tools.warnings,
         task=read_task(body.metadata),
@@ -102,7 +103,7 @@ def _functions(tools: Iterable[ResponseTool]) -> Iterator[FunctionDefinition | s
 def _check_supported(body: ResponseRequest) -> None:
     asked = {
         "conversation": (body.conversation is not None, _CONVERSATION_NOT_SUPPORTED),
-        "background": (bool(body.background), _BACKGROUND_NOT_SUPPORTED),
+        "background": (bool(body.background) and body.store is False, _BACKGROUND_IS_STORED),
         "prompt": (body.prompt is not None, _PROMPT_NOT_SUPPORTED),
     }
     for param, (wanted, message) in asked.items():
@@ -149,6 +150,7 @@ def _encode_echo(body: ResponseRequest, *, store: bool) -> bytes:
         previous_response_id=body.previous_response_id or None,
         reasoning=EchoedReasoning(reasoning.effort, reasoning.summary),
         store=store,
+        background=bool(body.background),
         temperature=1.0 if body.temperature is None else body.temperature,
         top_p=1.0 if body.top_p is None else body.top_p,
         text=_echoed_text(body),

@@ -201,6 +201,10 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
     ] = None
     temperature: Temperature | None = None
     reasoning_effort: Effort | None = None
+    include_reasoning: Annotated[
+        bool | None,
+        Meta(description="Send the model's reasoning if `agent.show_reasoning` is set (default)."),
+    ] = None
     response_format: ResponseFormat | None = None
     top_p: TopP | None = None
     stop: Stop = None
@@ -289,6 +293,9 @@ class AnswerMessage(msgspec.Struct, frozen=True):
     refusal: str | None
     role: Literal["assistant"] = "assistant"
     tool_calls: list[AnswerToolCall] | UnsetType = UNSET
+    reasoning_content: Annotated[
+        str | UnsetType, Meta(description="Reasoning of the model, if it may be shown.")
+    ] = UNSET
 
 
 class AnswerChoice(msgspec.Struct, frozen=True):
@@ -323,6 +330,7 @@ class Delta(msgspec.Struct, frozen=True):
     content: str | UnsetType = UNSET
     refusal: str | UnsetType = UNSET
     tool_calls: list[DeltaToolCall] | UnsetType = UNSET
+    reasoning_content: str | UnsetType = UNSET
 
 
 class ChunkChoice(msgspec.Struct, frozen=True):

@@ -19,7 +19,7 @@ from gateway.http.api.answer_options import (
 )
 from gateway.http.api.asked import ApiRequest, RequestMessage, body_digest, replace_nul
 from gateway.http.api.bodies import decode_body
-from gateway.http.api.chat_shapes import (
+from gateway.http.api.chat.shapes import (
     CachedTokens,
     ChatUsage,
     StreamOptions,

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from gateway.http.api.failures import invalid_request
-from gateway.http.api.responses_shapes import InputItemType, ItemList, ListedItem
+from gateway.http.api.responses.shapes import InputItemType, ItemList, ListedItem
 from gateway.inbound.request_options import EarlierMessage, RequestOptions
 from platforms.core.contract import File, InboundMessage
 from sessions.records import MessageRole
