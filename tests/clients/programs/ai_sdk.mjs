@@ -1,0 +1,64 @@
+// One task of the AI SDK: `node ai_sdk.mjs TASK MODULE EXPORT`; prints the outcome as JSON.
+import { Output, generateObject, generateText, isStepCount, streamText, tool } from "ai";
+import { z } from "zod";
+
+const [task, module, name] = process.argv.slice(2);
+const model = (await import(`./${module}`))[name];
+const prompt = "How is the weather in Berlin?";
+const run = [];
+const weather = tool({
+  description: "Look up the weather of a city.",
+  inputSchema: z.object({ city: z.string() }),
+  execute: async ({ city }) => {
+    run.push(city);
+    return { city, sky: "clear" };
+  },
+});
+const city = z.object({ city: z.string(), people: z.number() });
+
+async function streamed(options) {
+  const errors = [];
+  const result = streamText({
+    model,
+    prompt,
+    system: "Be brief.",
+    maxRetries: 0,
+    onError: ({ error }) => errors.push(String(error)),
+    ...options,
+  });
+  const parts = [];
+  for await (const part of result.toUIMessageStream({ onError: String })) parts.push(part);
+  return {
+    errors,
+    parts: parts.map((part) => part.type),
+    text: await result.text,
+    reason: await result.finishReason,
+    steps: (await result.steps).length,
+    tokens: (await result.totalUsage).totalTokens,
+    run,
+  };
+}
+
+const tasks = {
+  stream: () => streamed({}),
+  stream_tools: () => streamed({ tools: { weather }, stopWhen: isStepCount(5) }),
+  tools: async () => {
+    const result = await generateText({
+      model, prompt, maxRetries: 0, tools: { weather }, stopWhen: isStepCount(5),
+    });
+    return { text: result.text, steps: result.steps.length, run };
+  },
+  output: async () => {
+    const output = Output.object({ schema: city });
+    return (await generateText({ model, prompt, maxRetries: 0, output })).output;
+  },
+  object: async () => (await generateObject({ model, prompt, maxRetries: 0, schema: city })).object,
+  error: async () => {
+    try {
+      await generateText({ model, prompt, maxRetries: 0 });
+    } catch (error) {
+      return { name: error.name, status: error.statusCode, retry: error.isRetryable, message: error.message };
+    }
+  },
+};
+console.log(JSON.stringify(await tasks[task]()));

@@ -1,0 +1,111 @@
+"""The AI SDK with its three providers: streams, tools of both sides, objects, errors."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.clients.kit import node_program
+from tests.clients.node_programs import NodeFolder
+from tests.clients.scripted import offered, plausible, results
+from tests.e2e.api_kit import daemon_for
+from tests.fakes.model_server import Handler, ModelServer
+
+PACKAGES = (
+    "ai@7.0.173",
+    "@ai-sdk/openai-compatible@3.0.92",
+    "@ai-sdk/openai@4.0.118",
+    "@ai-sdk/open-responses@2.0.36",
+    "zod@4.6.7",
+)
+COMPATIBLE = ("holdfast.mjs", "model")
+RESPONSES = ("openai.mjs", "model")
+CHAT = ("openai.mjs", "chat")
+OPEN_RESPONSES = ("open-responses.mjs", "model")
+PROVIDERS = (COMPATIBLE, RESPONSES, CHAT, OPEN_RESPONSES)
+OF_AGENT = plausible(tools={"current_time": {"timezone": "UTC"}})
+OF_CLIENT = plausible(tools={"weather": {"city": "Berlin"}})
+BOTH = plausible(tools={"current_time": {"timezone": "UTC"}, "weather": {"city": "Berlin"}})
+MADRID = {"city": "Madrid", "people": 3_300_000}
+
+each_provider = pytest.mark.parametrize("provider", PROVIDERS, ids="-".join)
+
+
+@pytest.fixture(scope="module")
+def programs() -> Path:
+    return node_program("ai-sdk", *PACKAGES)
+
+
+async def outcome(
+    programs: Path, folder: Path, model: Handler, task: str, provider: tuple[str, str]
+) -> tuple[Any, list[Any]]:
+    """Run one task, and return its outcome with the requests that the model received."""
+    async with ModelServer(model) as server:
+        daemon = daemon_for(folder / "home", server)
+        async with daemon:
+            node = NodeFolder(programs, "AI SDK", folder / "program", daemon)
+            found = await node.run("ai_sdk.mjs", task, *provider)
+        return found, [each.body for each in server.requests]
+
+
+@each_provider
+async def test_a_stream_with_tools_of_the_agent_has_no_errors(
+    programs: Path, tmp_path: Path, provider: tuple[str, str]
+) -> None:
+    found, asked = await outcome(programs, tmp_path, OF_AGENT, "stream", provider)
+    assert found["errors"] == []
+    assert "error" not in found["parts"]
+    assert not [each for each in found["parts"] if each.startswith("tool")]
+    assert found["text"].startswith("The result is ")
+    assert (found["reason"], found["steps"]) == ("stop", 1)
+    assert found["tokens"] > 0
+    assert len(asked) == 2
+    assert set(results(asked[1])) == {"current_time"}
+
+
+@each_provider
+async def test_tools_of_the_program_run_in_a_loop(
+    programs: Path, tmp_path: Path, provider: tuple[str, str]
+) -> None:
+    found, asked = await outcome(programs, tmp_path, OF_CLIENT, "stream_tools", provider)
+    assert found["errors"] == []
+    assert found["run"] == ["Berlin"]
+    assert "tool-output-available" in found["parts"]
+    assert (found["reason"], found["steps"]) == ("stop", 2)
+    assert '"sky":"clear"' in found["text"]
+    assert {"weather", "current_time"} <= offered(asked[0])
+    assert set(results(asked[1])) == {"weather"}
+
+
+@each_provider
+async def test_tools_of_both_sides_run_in_one_answer(
+    programs: Path, tmp_path: Path, provider: tuple[str, str]
+) -> None:
+    found, asked = await outcome(programs, tmp_path, BOTH, "tools", provider)
+    assert found["run"] == ["Berlin"]
+    assert found["steps"] == 2
+    assert '"sky":"clear"' in found["text"]
+    assert set(results(asked[-1])) == {"current_time", "weather"}
+
+
+@pytest.mark.parametrize("task", ["output", "object"])
+@each_provider
+async def test_objects_fit_the_schema(
+    programs: Path, tmp_path: Path, provider: tuple[str, str], task: str
+) -> None:
+    model = plausible(document=MADRID)
+    found, asked = await outcome(programs, tmp_path, model, task, provider)
+    assert found == MADRID
+    assert asked[0]["response_format"]["type"] == "json_schema"
+
+
+@each_provider
+async def test_errors_keep_their_status(
+    programs: Path, tmp_path: Path, provider: tuple[str, str]
+) -> None:
+    found, _ = await outcome(
+        programs, tmp_path, lambda _: 'S400"The temperature is too high."', "error", provider
+    )
+    assert found["name"] == "AI_APICallError"
+    assert (found["status"], found["retry"]) == (400, False)
+    assert "The temperature is too high." in found["message"]
