@@ -42,10 +42,13 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.out}\n{self.err}"
 
 
-def clean_environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
+def clean_environment(
+    more: Mapping[str, str] | None = None, cwd: Path | None = None
+) -> dict[str, str]:
     """Return this process's environment without the variables that configure us or a client."""
     kept = {name: each for name, each in read_environment().items() if not name.startswith(_OWN)}
-    return kept | dict(more or {})
+    place = {"PWD": str(cwd)} if cwd else {}  # some programs trust it more than their real folder
+    return kept | place | dict(more or {})
 
 
 def _installed(folder: Path, packages: tuple[str, ...]) -> bool:
@@ -183,7 +186,7 @@ class Started:
         self, *command: str | Path, env: Mapping[str, str] | None = None, cwd: Path | None = None
     ) -> None:
         self._command = [str(each) for each in command]
-        self._env = clean_environment(env)
+        self._env = clean_environment(env, cwd)
         self._cwd = cwd
 
     async def __aenter__(self) -> Program:
@@ -219,7 +222,7 @@ async def run(
     """Run a program to its end; after the seconds it is killed with its children."""
     process = await asyncio.create_subprocess_exec(
         *(str(each) for each in command),
-        env=clean_environment(env),
+        env=clean_environment(env, cwd),
         cwd=cwd,
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,

@@ -41,3 +41,13 @@ async def guest_key(daemon: Daemon, name: str = "coding") -> str:
     assert found, said
     assert found[0] != KEY
     return found[0].strip()
+
+
+def own_home(folder: Path) -> dict[str, str]:
+    """Return variables that give a program an empty home folder."""
+    folder.mkdir(exist_ok=True)
+    names = ("CACHE", "CONFIG", "DATA", "STATE")
+    return {
+        "HOME": str(folder),
+        **{f"XDG_{name}_HOME": str(folder / name.lower()) for name in names},
+    }

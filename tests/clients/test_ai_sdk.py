@@ -108,4 +108,4 @@ async def test_errors_keep_their_status(
     )
     assert found["name"] == "AI_APICallError"
     assert (found["status"], found["retry"]) == (400, False)
-    assert "The temperature is too high." in found["message"]
+    assert "The temperature is too high." in found["body"]

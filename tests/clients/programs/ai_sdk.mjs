@@ -57,7 +57,8 @@ const tasks = {
     try {
       await generateText({ model, prompt, maxRetries: 0 });
     } catch (error) {
-      return { name: error.name, status: error.statusCode, retry: error.isRetryable, message: error.message };
+      const { name, statusCode: status, isRetryable: retry, responseBody: body } = error;
+      return { name, status, retry, body };
     }
   },
 };

@@ -1,0 +1,98 @@
+"""Codex as a client of the Responses API: a task with its own tools, and a second message."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.clients.kit import Ended, node_program, run
+from tests.clients.node_programs import guest_key, own_home
+from tests.clients.scripted import Request, offered, text_of
+from tests.clients.settings_page import documented, exported, filled
+from tests.e2e.api_kit import daemon_for
+from tests.e2e.daemon import Daemon
+from tests.fakes.model_script import Script, calls, ok
+from tests.fakes.model_server import ModelServer
+
+TASK = "Write the file hello.txt"
+WRITE = "printf 'good day\\n' >hello.txt && cat hello.txt"
+PATCH = """apply_patch <<'END'
+*** Begin Patch
+*** Update File: hello.txt
+@@
+-good day
++good morning
+*** End Patch
+END
+"""
+FREELY = "--dangerously-bypass-approvals-and-sandbox"
+
+
+@pytest.fixture(scope="module")
+def codex() -> Path:
+    return node_program("codex", "@openai/codex@0.169.0") / "codex"
+
+
+class Repository:
+    """A Git repository, and Codex with the settings of the page."""
+
+    def __init__(self, codex: Path, folder: Path, daemon: Daemon, key: str) -> None:
+        self._codex = codex
+        self._env = own_home(folder / "user") | exported(daemon, key)
+        self._env["PATH"] = f"{codex.parent}:/usr/local/bin:/usr/bin:/bin"
+        settings = folder / "user/.codex/config.toml"
+        settings.parent.mkdir()
+        settings.write_text(filled(documented("Codex", "wire_api"), daemon, key))
+        self.folder = folder / "repository"
+
+    async def run(self, *words: str) -> Ended:
+        if not self.folder.exists():
+            await run("git", "init", "-q", self.folder)
+        return await run(self._codex, "exec", *words, env=self._env, cwd=self.folder)
+
+
+def last_results(request: Request) -> list[str]:
+    """Return the results of tools since the task of the user."""
+    found: list[str] = []
+    for each in request["messages"]:
+        if each["role"] == "user":
+            found = []
+        elif each["role"] == "tool":
+            found.append(text_of(each))
+    return found
+
+
+def working(request: Request) -> Script:
+    """Write a file with a command, change it with a patch, and tell the results."""
+    assert "exec_command" in offered(request)
+    if "hello.txt" not in text_of([m for m in request["messages"] if m["role"] == "user"][-1]):
+        return ok("Yes, it is.")
+    match len(last_results(request)):
+        case 0:
+            return calls(("c1", "exec_command", json.dumps({"cmd": WRITE})))
+        case 1:
+            return calls(("c2", "exec_command", json.dumps({"cmd": PATCH})))
+        case _:
+            return ok("It says good morning.")
+
+
+async def test_codex_runs_a_task_with_its_own_tools(codex: Path, tmp_path: Path) -> None:
+    async with ModelServer(working) as server:
+        daemon = daemon_for(tmp_path / "home", server)
+        async with daemon:
+            repository = Repository(codex, tmp_path, daemon, await guest_key(daemon))
+            first = await repository.run(FREELY, TASK)
+            second = await repository.run("resume", "--last", FREELY, "Is it there?")
+    assert first.code == 0, first.all
+    assert first.out.strip() == "It says good morning.", first.all
+    assert (repository.folder / "hello.txt").read_text() == "good morning\n"
+    assert second.code == 0, second.all
+    assert second.out.strip() == "Yes, it is.", second.all
+
+    bodies = [each.body for each in server.requests]
+    assert len(bodies) == 4
+    one, two = last_results(bodies[2])
+    assert "good day" in one
+    assert "Success" in two
+    tasks = [each["role"] for each in bodies[3]["messages"] if TASK in text_of(each)]
+    assert tasks == ["user"]
