@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.clients.kit import SCRIPTS, run
-from tests.clients.settings_page import exported, write_files
+from tests.clients.kit import SCRIPTS, Ended, run
+from tests.clients.settings_page import documented, exported, filled, write_files
 from tests.e2e.api_kit import KEY
 from tests.e2e.daemon import Daemon
 
@@ -34,20 +34,48 @@ class NodeFolder:
         return json.loads(ended.out)
 
 
-async def guest_key(daemon: Daemon, name: str = "coding") -> str:
-    """Add the key that the page recommends for programs with tools of their own."""
-    said = await daemon.run("keys", "add", name, "--role", "guest")
-    found = [line for line in said.splitlines() if line.startswith("hf-")]
-    assert found, said
-    assert found[0] != KEY
-    return found[0].strip()
+class CodingProject:
+    """A project folder, and a coding program with a home folder and a guest's key of its own."""
+
+    def __init__(self, program: Path, folder: Path, daemon: Daemon, key: str) -> None:
+        self._program = program
+        self._daemon = daemon
+        self._key = key
+        self.home = folder / "user"
+        self.folder = folder / "project"
+        self.folder.mkdir()
+        self.home.mkdir()
+        names = ("CACHE", "CONFIG", "DATA", "STATE")
+        self.env = {
+            "HOME": str(self.home),
+            # The packages of npm start `node`; this is the one that was installed with them.
+            "PATH": f"{program.parent}:/usr/local/bin:/usr/bin:/bin",
+            **{f"XDG_{name}_HOME": str(self.home / name.lower()) for name in names},
+            **exported(daemon, key),
+        }
+
+    def configure(self, heading: str, word: str, path: Path) -> None:
+        """Write a settings file of the page."""
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(filled(documented(heading, word), self._daemon, self._key))
+
+    async def export(self, heading: str, word: str) -> None:
+        """Set the variables that a block of the page exports."""
+        block = filled(documented(heading, word), self._daemon, self._key)
+        lines = [line for line in block.splitlines() if line.startswith("export ")]
+        shown = await run("bash", "-c", "\n".join([*lines, "env -0"]), env=self.env)
+        self.env |= dict(each.split("=", 1) for each in shown.out.split("\0") if "=" in each)
+
+    async def run(self, *words: str) -> Ended:
+        """Run the program in the project folder; it has to succeed."""
+        ended = await run(self._program, *words, env=self.env, cwd=self.folder)
+        assert ended.code == 0, ended.all
+        return ended
 
 
-def own_home(folder: Path) -> dict[str, str]:
-    """Return variables that give a program an empty home folder."""
-    folder.mkdir(exist_ok=True)
-    names = ("CACHE", "CONFIG", "DATA", "STATE")
-    return {
-        "HOME": str(folder),
-        **{f"XDG_{name}_HOME": str(folder / name.lower()) for name in names},
-    }
+async def coding_project(program: Path, folder: Path, daemon: Daemon) -> CodingProject:
+    """Return a project with the key that the page recommends for programs with tools of their own."""
+    said = await daemon.run("keys", "add", "coding", "--role", "guest")
+    found = [line.strip() for line in said.splitlines() if line.startswith("hf-")]
+    assert len(found) == 1, said
+    return CodingProject(program, folder, daemon, found[0])

@@ -5,12 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.clients.kit import Ended, node_program, run
-from tests.clients.node_programs import guest_key, own_home
+from tests.clients.kit import node_program, run
+from tests.clients.node_programs import coding_project
 from tests.clients.scripted import Request, offered, text_of
-from tests.clients.settings_page import documented, exported, filled
 from tests.e2e.api_kit import daemon_for
-from tests.e2e.daemon import Daemon
 from tests.fakes.model_script import Script, calls, ok
 from tests.fakes.model_server import ModelServer
 
@@ -31,24 +29,6 @@ FREELY = "--dangerously-bypass-approvals-and-sandbox"
 @pytest.fixture(scope="module")
 def codex() -> Path:
     return node_program("codex", "@openai/codex@0.169.0") / "codex"
-
-
-class Repository:
-    """A Git repository, and Codex with the settings of the page."""
-
-    def __init__(self, codex: Path, folder: Path, daemon: Daemon, key: str) -> None:
-        self._codex = codex
-        self._env = own_home(folder / "user") | exported(daemon, key)
-        self._env["PATH"] = f"{codex.parent}:/usr/local/bin:/usr/bin:/bin"
-        settings = folder / "user/.codex/config.toml"
-        settings.parent.mkdir()
-        settings.write_text(filled(documented("Codex", "wire_api"), daemon, key))
-        self.folder = folder / "repository"
-
-    async def run(self, *words: str) -> Ended:
-        if not self.folder.exists():
-            await run("git", "init", "-q", self.folder)
-        return await run(self._codex, "exec", *words, env=self._env, cwd=self.folder)
 
 
 def last_results(request: Request) -> list[str]:
@@ -80,13 +60,13 @@ async def test_codex_runs_a_task_with_its_own_tools(codex: Path, tmp_path: Path)
     async with ModelServer(working) as server:
         daemon = daemon_for(tmp_path / "home", server)
         async with daemon:
-            repository = Repository(codex, tmp_path, daemon, await guest_key(daemon))
-            first = await repository.run(FREELY, TASK)
-            second = await repository.run("resume", "--last", FREELY, "Is it there?")
-    assert first.code == 0, first.all
+            project = await coding_project(codex, tmp_path, daemon)
+            project.configure("Codex", "wire_api", project.home / ".codex/config.toml")
+            await run("git", "init", "-q", project.folder)
+            first = await project.run("exec", FREELY, TASK)
+            second = await project.run("exec", "resume", "--last", FREELY, "Is it there?")
     assert first.out.strip() == "It says good morning.", first.all
-    assert (repository.folder / "hello.txt").read_text() == "good morning\n"
-    assert second.code == 0, second.all
+    assert (project.folder / "hello.txt").read_text() == "good morning\n"
     assert second.out.strip() == "Yes, it is.", second.all
 
     bodies = [each.body for each in server.requests]

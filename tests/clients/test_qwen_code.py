@@ -1,14 +1,12 @@
 """Qwen Code as a client of the chat API: a task with its own tools."""
 
-import re
 from pathlib import Path
 
 import pytest
 
-from tests.clients.kit import node_program, run
-from tests.clients.node_programs import guest_key, own_home
+from tests.clients.kit import node_program
+from tests.clients.node_programs import coding_project
 from tests.clients.scripted import Request, offered, plausible, results, text_of
-from tests.clients.settings_page import documented, exported
 from tests.e2e.api_kit import daemon_for
 from tests.fakes.model_script import Script, ok
 from tests.fakes.model_server import ModelServer
@@ -22,9 +20,7 @@ def qwen() -> Path:
 
 
 async def test_qwen_code_runs_a_task_with_its_own_tools(qwen: Path, tmp_path: Path) -> None:
-    project = tmp_path / "project"
-    project.mkdir()
-    target = project / "hello.txt"
+    target = tmp_path / "project/hello.txt"
     writing = plausible(
         tools={"write_file": {"file_path": str(target), "content": "good morning\n"}}
     )
@@ -33,17 +29,12 @@ async def test_qwen_code_runs_a_task_with_its_own_tools(qwen: Path, tmp_path: Pa
         asked = [text_of(each) for each in request["messages"] if each["role"] == "user"][-1]
         return writing(request) if TASK in asked else ok("There is nothing to remember.")
 
-    page = documented("Qwen Code", "OPENAI_BASE_URL")
     async with ModelServer(model) as server:
         daemon = daemon_for(tmp_path / "home", server)
         async with daemon:
-            known = exported(daemon, await guest_key(daemon))
-            env = own_home(tmp_path / "user")
-            env |= {name: known[each] for name, each in re.findall(r"\b([A-Z_]+)=\$(\w+)", page)}
-            env["PATH"] = f"{qwen.parent}:/usr/local/bin:/usr/bin:/bin"
-            command = (qwen, "--approval-mode", "auto-edit", TASK)
-            ended = await run(*command, env=env, cwd=project)
-    assert ended.code == 0, ended.all
+            project = await coding_project(qwen, tmp_path, daemon)
+            await project.export("Qwen Code", "OPENAI_BASE_URL")
+            ended = await project.run("--approval-mode", "auto-edit", TASK)
     assert target.read_text() == "good morning\n"
     assert "The result is" in ended.out, ended.all
 
