@@ -1,5 +1,9 @@
 """The AI SDK with its three providers: streams, tools of both sides, objects, errors."""
 
+import asyncio
+import base64
+import contextlib
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +12,8 @@ import pytest
 from tests.clients.kit import node_program
 from tests.clients.node_programs import NodeFolder
 from tests.clients.scripted import offered, plausible, results
-from tests.e2e.api_kit import daemon_for
+from tests.e2e.api_kit import PATIENCE, daemon_for
+from tests.fakes.model_script import ok
 from tests.fakes.model_server import Handler, ModelServer
 
 PACKAGES = (
@@ -26,6 +31,7 @@ PROVIDERS = (COMPATIBLE, RESPONSES, CHAT, OPEN_RESPONSES)
 OF_AGENT = plausible(tools={"current_time": {"timezone": "UTC"}})
 OF_CLIENT = plausible(tools={"weather": {"city": "Berlin"}})
 BOTH = plausible(tools={"current_time": {"timezone": "UTC"}, "weather": {"city": "Berlin"}})
+PICTURE = b"\x89PNG\r\n\x1a\n" + bytes(40)
 MADRID = {"city": "Madrid", "people": 3_300_000}
 
 each_provider = pytest.mark.parametrize("provider", PROVIDERS, ids="-".join)
@@ -36,16 +42,22 @@ def programs() -> Path:
     return node_program("ai-sdk", *PACKAGES)
 
 
+@contextlib.asynccontextmanager
+async def node_for(server: ModelServer, programs: Path, folder: Path) -> AsyncIterator[NodeFolder]:
+    """Start a daemon with this model, and make a folder with the settings of the page."""
+    daemon = daemon_for(folder / "home", server)
+    async with daemon:
+        yield NodeFolder(programs, "AI SDK", folder / "program", daemon)
+
+
 async def outcome(
     programs: Path, folder: Path, model: Handler, task: str, provider: tuple[str, str]
 ) -> tuple[Any, list[Any]]:
     """Run one task, and return its outcome with the requests that the model received."""
-    async with ModelServer(model) as server:
-        daemon = daemon_for(folder / "home", server)
-        async with daemon:
-            node = NodeFolder(programs, "AI SDK", folder / "program", daemon)
-            found = await node.run("ai_sdk.mjs", task, *provider)
-        return found, [each.body for each in server.requests]
+    async with ModelServer(model) as server, node_for(server, programs, folder) as node:
+        env = {"PICTURE": base64.b64encode(PICTURE).decode()}
+        found = await node.run("ai_sdk.mjs", task, *provider, env=env)
+    return found, [each.body for each in server.requests]
 
 
 @each_provider
@@ -59,8 +71,21 @@ async def test_a_stream_with_tools_of_the_agent_has_no_errors(
     assert found["text"].startswith("The result is ")
     assert (found["reason"], found["steps"]) == ("stop", 1)
     assert found["tokens"] > 0
+    assert '"running"' in found["raw"]  # the events of the tool were there
     assert len(asked) == 2
     assert set(results(asked[1])) == {"current_time"}
+
+
+@each_provider
+async def test_a_stream_with_a_notice_has_no_errors(
+    programs: Path, tmp_path: Path, provider: tuple[str, str]
+) -> None:
+    scripts = ('S429:{"retry-after":"0.01"}', ok("Done."))
+    async with ModelServer(*scripts) as server, node_for(server, programs, tmp_path) as node:
+        found = await node.run("ai_sdk.mjs", "stream", *provider)
+    assert "rate limit" in found["raw"]
+    assert (found["errors"], found["text"]) == ([], "Done.")
+    assert "error" not in found["parts"]
 
 
 @each_provider
@@ -109,3 +134,25 @@ async def test_errors_keep_their_status(
     assert found["name"] == "AI_APICallError"
     assert (found["status"], found["retry"]) == (400, False)
     assert "The temperature is too high." in found["body"]
+
+
+@each_provider
+async def test_pictures_reach_the_model(
+    programs: Path, tmp_path: Path, provider: tuple[str, str]
+) -> None:
+    found, asked = await outcome(programs, tmp_path, plausible(text="Red."), "picture", provider)
+    assert found == "Red."
+    assert base64.b64encode(PICTURE).decode() in str(asked[0]["messages"][-1])
+
+
+@each_provider
+async def test_an_abort_ends_the_request_to_the_model(
+    programs: Path, tmp_path: Path, provider: tuple[str, str]
+) -> None:
+    endless = 'H [T"word " W.05]*'
+    async with ModelServer(endless) as server, node_for(server, programs, tmp_path) as node:
+        found = await node.run("ai_sdk.mjs", "abort", *provider)
+        async with asyncio.timeout(PATIENCE):
+            await server.requests[0].closed.wait()
+    assert "text-delta" in found
+    assert found[-1] == "abort"

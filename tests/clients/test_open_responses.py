@@ -142,7 +142,9 @@ async def test_tool_calling(tmp_path: Path, stream: bool) -> None:
         return
     kinds = [each["type"].removeprefix("response.") for each in found.stream]
     items = [
-        each["item"]["type"] for each in found.stream if each["type"].startswith("response.output_i")
+        each["item"]["type"]
+        for each in found.stream
+        if each["type"].startswith("response.output_i")
     ]
     assert items == ["function_call", "function_call"]
     given = [each["delta"] for each in found.stream if each["type"].endswith("arguments.delta")]

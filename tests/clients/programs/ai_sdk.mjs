@@ -23,13 +23,17 @@ async function streamed(options) {
     prompt,
     system: "Be brief.",
     maxRetries: 0,
+    includeRawChunks: true,
     onError: ({ error }) => errors.push(String(error)),
     ...options,
   });
   const parts = [];
   for await (const part of result.toUIMessageStream({ onError: String })) parts.push(part);
+  const raw = [];
+  for await (const part of result.fullStream) if (part.type === "raw") raw.push(part.rawValue);
   return {
     errors,
+    raw: JSON.stringify(raw),
     parts: parts.map((part) => part.type),
     text: await result.text,
     reason: await result.finishReason,
@@ -53,6 +57,23 @@ const tasks = {
     return (await generateText({ model, prompt, maxRetries: 0, output })).output;
   },
   object: async () => (await generateObject({ model, prompt, maxRetries: 0, schema: city })).object,
+  picture: async () => {
+    const image = { type: "image", image: Buffer.from(process.env.PICTURE, "base64") };
+    const content = [{ type: "text", text: "Which colour is this?" }, image];
+    return (await generateText({ model, maxRetries: 0, messages: [{ role: "user", content }] })).text;
+  },
+  abort: async () => {
+    const stopping = new AbortController();
+    const result = streamText({
+      model, prompt, maxRetries: 0, abortSignal: stopping.signal, onError: () => {},
+    });
+    const parts = [];
+    for await (const part of result.toUIMessageStream()) {
+      if (part.type === "text-delta") stopping.abort();
+      parts.push(part.type);
+    }
+    return parts;
+  },
   error: async () => {
     try {
       await generateText({ model, prompt, maxRetries: 0 });
