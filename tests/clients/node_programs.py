@@ -8,7 +8,6 @@ from typing import Any
 
 from tests.clients.kit import SCRIPTS, Ended, run
 from tests.clients.settings_page import documented, exported, filled, write_files
-from tests.e2e.api_kit import KEY
 from tests.e2e.daemon import Daemon
 
 

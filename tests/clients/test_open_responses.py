@@ -90,15 +90,18 @@ async def answer(
     async with ModelServer(model) as server:
         daemon = daemon_for(folder, server)
         headers = {"authorization": f"Bearer {KEY}"}
-        async with daemon, aiohttp.ClientSession(headers=headers) as http:
-            async with http.post(f"{daemon.url}/v1/responses", json=body) as sent:
-                assert sent.status == 200, await sent.text()
-                if not stream:
-                    response, seen = await sent.json(), []
-                else:
-                    seen = [each async for each in events(sent) if each.data is not None]
-                    assert seen.pop().data == "[DONE]"
-                    response = seen[-1].data["response"]
+        async with (
+            daemon,
+            aiohttp.ClientSession(headers=headers) as http,
+            http.post(f"{daemon.url}/v1/responses", json=body) as sent,
+        ):
+            assert sent.status == 200, await sent.text()
+            if stream:
+                seen = [each async for each in events(sent) if each.data is not None]
+                assert seen.pop().data == "[DONE]"
+                response = seen[-1].data["response"]
+            else:
+                response, seen = await sent.json(), []
         return Answer(response, seen, [each.body for each in server.requests])
 
 
