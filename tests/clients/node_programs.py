@@ -71,6 +71,12 @@ class CodingProject:
         assert ended.code == 0, ended.all
         return ended
 
+    async def fail(self, *words: str) -> Ended:
+        """Run the program in the project folder; it has to fail."""
+        ended = await run(self._program, *words, env=self.env, cwd=self.folder)
+        assert ended.code == 1, ended.all
+        return ended
+
 
 async def coding_project(program: Path, folder: Path, daemon: Daemon) -> CodingProject:
     """Return a project with the key that the page recommends for programs with tools of their own."""

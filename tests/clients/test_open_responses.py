@@ -6,8 +6,6 @@ its list. The judge of each object and event is `openresponses-types`.
 
 import base64
 import json
-import struct
-import zlib
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +15,7 @@ import pytest
 from openresponses_types import ResponseResource
 from pydantic import BaseModel
 
-from tests.clients.scripted import Request, plausible, text_of
+from tests.clients.scripted import Request, plausible, red_square, text_of
 from tests.e2e.api_kit import KEY, Event, daemon_for, events
 from tests.fakes.model_server import Handler, ModelServer
 
@@ -32,19 +30,6 @@ WEATHER = {
     },
 }
 CALLING = plausible(tools={"get_weather": {"location": "Lisbon"}})
-
-
-def red_square() -> str:
-    """Return a small picture as a data address."""
-
-    def chunk(kind: bytes, data: bytes) -> bytes:
-        whole = kind + data
-        return struct.pack(">I", len(data)) + whole + struct.pack(">I", zlib.crc32(whole))
-
-    pixels = zlib.compress((b"\0" + b"\xff\0\0" * 8) * 8)
-    head = chunk(b"IHDR", struct.pack(">IIBBBBB", 8, 8, 8, 2, 0, 0, 0))
-    raw = b"\x89PNG\r\n\x1a\n" + head + chunk(b"IDAT", pixels) + chunk(b"IEND", b"")
-    return "data:image/png;base64," + base64.b64encode(raw).decode()
 
 
 def event_types() -> dict[str, type[BaseModel]]:
@@ -156,14 +141,15 @@ async def test_tool_calling(tmp_path: Path, stream: bool) -> None:
 
 
 async def test_image_input(tmp_path: Path) -> None:
+    picture = f"data:image/png;base64,{base64.b64encode(red_square()).decode()}"
     parts = [
         {"type": "input_text", "text": "Which colour is this?"},
-        {"type": "input_image", "image_url": red_square()},
+        {"type": "input_image", "image_url": picture},
     ]
     found = await answer(tmp_path, plausible(text="Red."), [message("user", parts)])
     assert found.response["status"] == "completed"
     assert found.text == "Red."
-    assert red_square() in json.dumps(found.requests[-1])
+    assert picture in json.dumps(found.requests[-1])
 
 
 async def test_a_conversation_of_several_turns(tmp_path: Path) -> None:

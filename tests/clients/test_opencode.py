@@ -8,8 +8,9 @@ import pytest
 
 from tests.clients.kit import node_program
 from tests.clients.node_programs import coding_project
-from tests.clients.scripted import offered, plausible, results, text_of
+from tests.clients.scripted import TOO_LONG, Request, offered, plausible, results, text_of
 from tests.e2e.api_kit import daemon_for
+from tests.fakes.model_script import Script, ok
 from tests.fakes.model_server import ModelServer
 
 TASK = "Write the file hello.txt"
@@ -53,3 +54,27 @@ async def test_opencode_runs_a_task_with_its_own_tools(opencode: Path, tmp_path:
     assert results(working[1])["write"].startswith("Wrote file")
     assert [TASK in text for text in said(working[2], "user")] == [True, False]
     assert sorted(each["messages"] for each in stored) == [3, 8]
+
+
+async def test_opencode_shortens_a_conversation_that_is_too_long(
+    opencode: Path, tmp_path: Path
+) -> None:
+    asked: list[str] = []
+
+    def model(request: Request) -> Script:
+        if not offered(request):
+            summing_up = "compacted" in said(request, "user")[-1]
+            return ok("A summary of all." if summing_up else "A title")
+        asked.append(str(request["messages"]))
+        return TOO_LONG if len(asked) == 1 else ok("That was shorter.")
+
+    async with ModelServer(model) as server:
+        daemon = daemon_for(tmp_path / "home", server)
+        async with daemon:
+            project = await coding_project(opencode, tmp_path, daemon)
+            project.configure("opencode", "baseURL", project.folder / "opencode.json")
+            project.env |= NO_NETWORK
+            ended = await project.fail("run", *MODEL, TASK)  # also if it recovered
+    assert "That was shorter." in ended.out
+    assert len(asked) == 2
+    assert "A summary of all." in asked[1]
