@@ -48,6 +48,7 @@ async def test_opencode_runs_a_task_with_its_own_tools(opencode: Path, tmp_path:
     titles = [each for each in bodies if not offered(each)]
     assert len(titles) == 1
     assert "title" in said(titles[0], "system")[-1]
+    assert "People talk to you in a chat." not in str(titles[0])  # the agent's own prompt
     # The title is no part of the conversation, and each message stands in the history once.
     assert all("A title about greetings" not in json.dumps(each) for each in working)
     assert [len(said(each, "user")) for each in working] == [1, 1, 2, 2]
