@@ -11,9 +11,9 @@ import pytest
 
 from tests.clients.kit import node_program
 from tests.clients.node_programs import NodeFolder
-from tests.clients.scripted import offered, plausible, results
+from tests.clients.scripted import Request, offered, plausible, results
 from tests.e2e.api_kit import PATIENCE, daemon_for
-from tests.fakes.model_script import ok
+from tests.fakes.model_script import Script, calls, ok
 from tests.fakes.model_server import Handler, ModelServer
 
 PACKAGES = (
@@ -143,6 +143,37 @@ async def test_pictures_reach_the_model(
     found, asked = await outcome(programs, tmp_path, plausible(text="Red."), "picture", provider)
     assert found == "Red."
     assert base64.b64encode(PICTURE).decode() in str(asked[0]["messages"][-1])
+
+
+@pytest.mark.parametrize("provider", [RESPONSES, OPEN_RESPONSES], ids="-".join)
+async def test_pictures_in_results_of_tools_reach_the_model(
+    programs: Path, tmp_path: Path, provider: tuple[str, str]
+) -> None:
+    def model(request: Request) -> Script:
+        looked = any(each["role"] == "tool" for each in request["messages"])
+        return ok("It is red.") if looked else calls(("c1", "look", "{}"))
+
+    found, asked = await outcome(programs, tmp_path, model, "look", provider)
+    assert found == "It is red."
+    assert [each["role"] for each in asked[1]["messages"][-2:]] == ["tool", "user"]
+    assert base64.b64encode(PICTURE).decode() in str(asked[1]["messages"][-1])
+
+
+@each_provider
+async def test_prompts_for_a_developer_model_reach_the_model(
+    programs: Path, tmp_path: Path, provider: tuple[str, str]
+) -> None:
+    """Models named like those of OpenAI get the prompt with the role `developer`."""
+    async with ModelServer(plausible(), models=("gpt-5.1",)) as server:
+        daemon = daemon_for(tmp_path / "home", server)
+        daemon.settings = tuple(each.replace("scripted", "gpt-5.1") for each in daemon.settings)
+        async with daemon:
+            node = NodeFolder(programs, "AI SDK", tmp_path / "program", daemon)
+            env = {"GATEWAY_MODEL": "gpt-5.1"}
+            found = await node.run("ai_sdk.mjs", "stream", *provider, env=env)
+    assert (found["errors"], found["text"]) == ([], "Hello from afar.")
+    assert server.requests[0].body["model"] == "gpt-5.1"
+    assert "Be brief." in server.requests[0].system.splitlines()
 
 
 @each_provider

@@ -62,6 +62,22 @@ const tasks = {
     const content = [{ type: "text", text: "Which colour is this?" }, image];
     return (await generateText({ model, maxRetries: 0, messages: [{ role: "user", content }] })).text;
   },
+  look: async () => {
+    const look = tool({
+      description: "Take a photo.",
+      inputSchema: z.object({}),
+      execute: async () => process.env.PICTURE,
+      toModelOutput: ({ output }) => ({
+        type: "content",
+        value: [
+          { type: "text", text: "the photo" },
+          { type: "file", mediaType: "image/png", data: { type: "data", data: output } },
+        ],
+      }),
+    });
+    const stopWhen = isStepCount(5);
+    return (await generateText({ model, prompt, maxRetries: 0, tools: { look }, stopWhen })).text;
+  },
   abort: async () => {
     const stopping = new AbortController();
     const result = streamText({
