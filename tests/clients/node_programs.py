@@ -2,12 +2,14 @@
 
 import json
 import shutil
+import struct
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from tests.clients.kit import SCRIPTS, Ended, run
-from tests.clients.settings_page import documented, exported, filled, write_files
+from tests.clients.settings_page import documented, exported, filled, guest_key, write_files
 from tests.e2e.daemon import Daemon
 
 
@@ -24,11 +26,8 @@ class NodeFolder:
     async def run(self, program: str, *words: str, env: Mapping[str, str] | None = None) -> Any:
         """Run a program, and return the JSON document that it prints."""
         shutil.copy(SCRIPTS / program, self.folder)
-        ended = await run(
-            *(self._node, program, *words),
-            env=exported(self._daemon) | dict(env or {}),
-            cwd=self.folder,
-        )
+        variables = exported(self._daemon) | dict(env or {})
+        ended = await run(self._node, program, *words, env=variables, cwd=self.folder)
         assert ended.code == 0, ended.all
         return json.loads(ended.out)
 
@@ -47,6 +46,7 @@ class CodingProject:
         names = ("CACHE", "CONFIG", "DATA", "STATE")
         self.env = {
             "HOME": str(self.home),
+            "PWD": str(self.folder),  # some programs trust it more than their real folder
             # The packages of npm start `node`; this is the one that was installed with them.
             "PATH": f"{program.parent}:/usr/local/bin:/usr/bin:/bin",
             **{f"XDG_{name}_HOME": str(self.home / name.lower()) for name in names},
@@ -80,7 +80,22 @@ class CodingProject:
 
 async def coding_project(program: Path, folder: Path, daemon: Daemon) -> CodingProject:
     """Return a project with the key that the page recommends for programs with tools of their own."""
-    said = await daemon.run("keys", "add", "coding", "--role", "guest")
-    found = [line.strip() for line in said.splitlines() if line.startswith("hf-")]
-    assert len(found) == 1, said
-    return CodingProject(program, folder, daemon, found[0])
+    return CodingProject(program, folder, daemon, await guest_key(daemon))
+
+
+TOO_LONG = (
+    'S400"This model\'s maximum context length is 8192 tokens. However, you requested 9000 tokens."'
+)
+"""The answer of a model service to a conversation that is too long."""
+
+
+def red_square() -> bytes:
+    """Return a small picture."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        whole = kind + data
+        return struct.pack(">I", len(data)) + whole + struct.pack(">I", zlib.crc32(whole))
+
+    pixels = zlib.compress((b"\0" + b"\xff\0\0" * 8) * 8)
+    head = chunk(b"IHDR", struct.pack(">IIBBBBB", 8, 8, 8, 2, 0, 0, 0))
+    return b"\x89PNG\r\n\x1a\n" + head + chunk(b"IDAT", pixels) + chunk(b"IEND", b"")

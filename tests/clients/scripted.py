@@ -1,19 +1,12 @@
 """A scripted model that behaves like a real one: it calls an offered tool, then answers from the result."""
 
 import json
-import struct
-import zlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from tests.fakes.model_script import Script, calls, ok
 
 Request = dict[str, Any]
-
-TOO_LONG = (
-    'S400"This model\'s maximum context length is 8192 tokens. However, you requested 9000 tokens."'
-)
-"""The answer of a model service to a conversation that is too long."""
 
 
 def offered(request: Request) -> set[str]:
@@ -64,15 +57,3 @@ def plausible(
         return ok(text)
 
     return answer
-
-
-def red_square() -> bytes:
-    """Return a small picture."""
-
-    def chunk(kind: bytes, data: bytes) -> bytes:
-        whole = kind + data
-        return struct.pack(">I", len(data)) + whole + struct.pack(">I", zlib.crc32(whole))
-
-    pixels = zlib.compress((b"\0" + b"\xff\0\0" * 8) * 8)
-    head = chunk(b"IHDR", struct.pack(">IIBBBBB", 8, 8, 8, 2, 0, 0, 0))
-    return b"\x89PNG\r\n\x1a\n" + head + chunk(b"IDAT", pixels) + chunk(b"IEND", b"")

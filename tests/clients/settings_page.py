@@ -48,3 +48,17 @@ def write_files(heading: str, folder: Path, daemon: Daemon) -> Path:
         if each.file:
             (folder / each.file).write_text(filled(each.text, daemon), encoding="utf-8")
     return folder
+
+
+def command_line(heading: str, program: str, more: str = "") -> list[str]:
+    """Return the section's commands that end with this program, with more arguments, for bash."""
+    text = documented(heading, f"\n{program}").strip()
+    assert text.rpartition("\n")[2].startswith(program), text
+    return ["bash", "-c", f"{text} {more}"]
+
+
+async def guest_key(daemon: Daemon) -> str:
+    """Add a guest's key by the command of the page, and return it."""
+    line = next(each.text for each in PAGE.blocks if "--role guest" in each.text)
+    said = await daemon.run(*line.split()[1:])
+    return next(word for word in said.split() if word.startswith("hf-"))

@@ -6,16 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.clients.kit import node_program
-from tests.clients.node_programs import coding_project
-from tests.clients.scripted import (
-    TOO_LONG,
-    Request,
-    offered,
-    plausible,
-    red_square,
-    results,
-    text_of,
-)
+from tests.clients.node_programs import TOO_LONG, coding_project, red_square
+from tests.clients.scripted import Request, offered, plausible, results, text_of
 from tests.e2e.api_kit import daemon_for
 from tests.fakes.model_script import Script, ok
 from tests.fakes.model_server import ModelServer, always

@@ -32,9 +32,9 @@ async def test_cline_runs_a_task_with_its_own_tools(cline: Path, tmp_path: Path)
             project = await coding_project(cline, tmp_path, daemon)
             project.env["CLINE_NO_AUTO_UPDATE"] = "1"
             connect, task = documented("Cline", "cline auth").splitlines()
-            for command in (connect, task.replace("your-model", MODEL)):
-                words = [project.env.get(each[1:], each) for each in shlex.split(command)]
-                ended = await project.run(*words[1:])
+            words = [project.env.get(each[1:], each) for each in shlex.split(connect)]
+            await project.run(*words[1:])
+            ended = await project.run(*shlex.split(task.replace("your-model", MODEL))[1:])
     assert target.read_text() == "good morning\n"
     assert "13 hello.txt" in ended.out, ended.all
 

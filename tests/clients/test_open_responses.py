@@ -15,7 +15,8 @@ import pytest
 from openresponses_types import ResponseResource
 from pydantic import BaseModel
 
-from tests.clients.scripted import Request, plausible, red_square, text_of
+from tests.clients.node_programs import red_square
+from tests.clients.scripted import Request, plausible, text_of
 from tests.e2e.api_kit import KEY, Event, daemon_for, events
 from tests.fakes.model_server import Handler, ModelServer
 
@@ -129,12 +130,12 @@ async def test_tool_calling(tmp_path: Path, stream: bool) -> None:
     if not stream:
         return
     kinds = [each["type"].removeprefix("response.") for each in found.stream]
-    items = [
+    streamed = [
         each["item"]["type"]
         for each in found.stream
         if each["type"].startswith("response.output_i")
     ]
-    assert items == ["function_call", "function_call"]
+    assert streamed == ["function_call", "function_call"]
     given = [each["delta"] for each in found.stream if each["type"].endswith("arguments.delta")]
     assert "".join(given) == call["arguments"]
     assert kinds.count("function_call_arguments.done") == 1
