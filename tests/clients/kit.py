@@ -10,6 +10,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -25,6 +26,12 @@ BUILD = ROOT / "build" / "clients"
 SCRIPTS = Path(__file__).parent / "programs"
 INSTALL_SECONDS = 900.0
 NODE = "node@24"
+
+_LOOPBACK_ONLY = {
+    **{f"{name}_PROXY": "http://127.0.0.1:9" for name in ("HTTP", "HTTPS", "ALL")},
+    "NO_PROXY": "127.0.0.1,localhost",
+}
+"""Variables that send requests to other machines to a proxy that does not exist."""
 
 _OWN = ("HOLDFAST", "OPENAI", "ANTHROPIC", "NOTIFY", "VIRTUAL_ENV", "PYTHON")
 _PROBLEM_LINES = 5
@@ -93,9 +100,17 @@ def _uv() -> tuple[Path, dict[str, str]]:
     found = dict(re.findall(r"^(?:global|:env:)\.([\w-]+)='(.*)'$", said, re.MULTILINE))
     names = {"index-url": "UV_DEFAULT_INDEX", "extra-index-url": "UV_INDEX"}
     names["find-links"] = "UV_FIND_LINKS"
-    # As pip does: the best version of all registries, not only of the first that has the package.
-    env = {"UV_INDEX_STRATEGY": "unsafe-best-match"}
-    return tools / "bin/uv", env | {names[key]: found[key] for key in names if key in found}
+    env = {each: found[key] for key, each in names.items() if key in found}
+    # As pip does, uv shall choose between the versions of all configured registries.
+    return tools / "bin/uv", env | {"UV_INDEX_STRATEGY": "unsafe-best-match"}
+
+
+def free_port() -> int:
+    """Return a port of loopback that is free now, for a program that cannot choose one itself."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port
 
 
 def python_program(name: str, *packages: str) -> Path:
@@ -186,7 +201,7 @@ class Started:
         self, *command: str | Path, env: Mapping[str, str] | None = None, cwd: Path | None = None
     ) -> None:
         self._command = [str(each) for each in command]
-        self._env = clean_environment(env)
+        self._env = clean_environment(_LOOPBACK_ONLY | dict(env or {}))
         self._cwd = cwd
 
     async def __aenter__(self) -> Program:
@@ -222,7 +237,7 @@ async def run(
     """Run a program to its end; after the seconds it is killed with its children."""
     process = await asyncio.create_subprocess_exec(
         *(str(each) for each in command),
-        env=clean_environment(env),
+        env=clean_environment(_LOOPBACK_ONLY | dict(env or {})),
         cwd=cwd,
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,

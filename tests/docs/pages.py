@@ -6,10 +6,11 @@ Every fenced block declares its language:
     toml        a part of a configuration; it has to load
     python      a program; it is run
     json        has to be valid JSON
+    js, yaml    a part of a client's settings; tests/clients runs it
     ini, text   not checked: a drop-in of systemd, or output
 
-A block whose first line is a comment with only a file name (`# parrot.py`) is written to that file, so
-that later blocks of the page can use the file.
+A block whose first line is a comment with only a file name (`# parrot.py`, `// parrot.mjs`) is written
+to that file, so that later blocks of the page can use the file.
 """
 
 import re
@@ -21,14 +22,14 @@ from pathlib import Path
 import msgspec
 
 ROOT = Path(__file__).parents[2]
-LANGUAGES = frozenset({"sh", "toml", "python", "json", "ini", "text"})
+LANGUAGES = frozenset({"sh", "toml", "python", "json", "js", "yaml", "ini", "text"})
 
 _FENCE = re.compile(r"^(?P<indent> *)(?P<mark>```+)(?P<language>.*)$")
 _SPAN = re.compile(r"(?<!`)`([^`]+)`(?!`)")
 _LINK = re.compile(r"!?\[[^\]\n]*(?:\n[^\]\n]*)?\]\(([^)\s]+)\)")
 _IMAGE = re.compile(r'<img src="([^"]+)"')
 _HEADING = re.compile(r"^#{1,6} +(.+?) *#*$", re.MULTILINE)
-_FILE = re.compile(r"# ([\w-]+\.\w+)")
+_FILE = re.compile(r"(?:#|//) ([\w-]+\.\w+)")
 
 
 class Block(msgspec.Struct, frozen=True):

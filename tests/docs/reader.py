@@ -51,6 +51,7 @@ NOT_RUN: tuple[tuple[str, str], ...] = (
     (r"rm -rf? (?!~/\.(local/share|config)/holdfast$)", "would remove files of this machine"),
     (r"python -m tests\.", "takes minutes, and needs an idle machine"),
     (r"(\S*/)?pip install (?!--editable \.$)", "downloads packages"),
+    (r"(claude|cline|cn|codex|opencode|qwen) ", "a program of others; tests/clients runs it"),
     (r"(ssh|scp|rsync) ", "needs a second machine"),
     (r"(install|useradd|chown|mkdir -m 700 deploy)\b", "changes the machine"),
 )

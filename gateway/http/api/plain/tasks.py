@@ -4,8 +4,13 @@ from agent.model.answer_options import ToolMode
 from gateway.http.api.asked import ApiRequest
 from sessions.records import MessageRole
 
-_PROMPT_MARK = "### Task:"
-"""Beginning of the prompts with which Open WebUI asks for titles, tags and follow-up questions."""
+_PROMPT_MARKS = (
+    "### Task:",  # Open WebUI: titles, tags, follow-up questions
+    "Generate a title for this conversation:",  # opencode
+    "Provide a concise, 5-word-or-less title for the conversation",  # LibreChat
+    "Analyze this conversation and provide:\n1. The detected language",  # LibreChat, as JSON
+)
+"""Beginnings of the prompts with which front ends ask for titles and the like."""
 
 _TASKS = frozenset(
     {
@@ -40,4 +45,5 @@ def is_task(request: ApiRequest) -> bool:
         return True
     if request.options.tools:
         return False
-    return bool(request.task) or request.messages[-1].text.lstrip().startswith(_PROMPT_MARK)
+    texts = (request.messages[0].text, request.messages[-1].text)
+    return bool(request.task) or any(each.lstrip().startswith(_PROMPT_MARKS) for each in texts)

@@ -182,8 +182,15 @@ def _read_messages(items: str | list[InputItem], prompts: list[str]) -> list[Req
         return [RequestMessage(role=MessageRole.USER, text=replace_nul(items))]
     said: list[RequestMessage] = []
     pictures: list[RequestPicture] = []
+    of_results: list[RequestPicture] = []  # a result holds only text: shown after the results
     for number, item in enumerate(items):
+        if item.type not in {"function_call_output", "reasoning"}:
+            _show_pictures(said, of_results)
+        known = len(pictures)
         _add_item(said, item, f"input[{number}]", prompts, pictures)
+        if item.type == "function_call_output":
+            of_results += pictures[known:]
+    _show_pictures(said, of_results)
     said = ask_to_continue(said)
     if not said or said[-1].role is MessageRole.ASSISTANT:
         raise invalid_request(_LAST_ITEM_NOT_FROM_USER, "input")
@@ -192,6 +199,13 @@ def _read_messages(items: str | list[InputItem], prompts: list[str]) -> list[Req
         msg = "The last message is empty."
         raise invalid_request(msg, "input")
     return said
+
+
+def _show_pictures(messages: list[RequestMessage], pictures: list[RequestPicture]) -> None:
+    """Move the pictures into a message from the user."""
+    if pictures:
+        messages.append(RequestMessage(role=MessageRole.USER, text="", pictures=tuple(pictures)))
+        pictures.clear()
 
 
 def _add_item(
@@ -220,7 +234,7 @@ def _add_item(
             call = ToolCall(item.call_id or "", item.name or "", item.arguments or "{}")
             _add_tool_call(messages, call)
         case "function_call_output":
-            text = _read_text(item.output, f"{param}.output", "tool", pictures)
+            text = _read_text(item.output, f"{param}.output", "user", pictures)
             messages.append(
                 RequestMessage(role=MessageRole.TOOL, text=text, tool_call_id=item.call_id or "")
             )

@@ -13,6 +13,9 @@ from gateway.http.api.responses import body as responses_body
 TOOL = {"type": "function", "function": {"name": "read"}}
 TITLE = "### Task:\nGenerate a concise, 3-5 word title.\n### Chat History:\n<chat_history>"
 
+LIBRECHAT_TITLE = "Provide a concise, 5-word-or-less title for the conversation, using title case"
+LIBRECHAT_OBJECT = "Analyze this conversation and provide:\n1. The detected language of the"
+
 
 def said(*texts: str) -> list[dict[str, Any]]:
     roles = ("user", "assistant")
@@ -28,6 +31,13 @@ def said(*texts: str) -> list[dict[str, Any]]:
         ({"messages": said(TITLE), "tools": [TOOL]}, False),
         ({"messages": said("hi", "hello", TITLE)}, False),
         ({"messages": said("My ### Task: is hard")}, False),
+        ({"messages": said("Generate a title for this conversation:\n\nhi")}, True),
+        ({"messages": [*said("Generate a title for this conversation:\n"), *said("hi")]}, True),
+        ({"messages": said(LIBRECHAT_TITLE)}, True),
+        ({"messages": said(LIBRECHAT_OBJECT)}, True),
+        ({"messages": said(LIBRECHAT_TITLE), "tools": [TOOL]}, False),
+        ({"messages": said("hi", "hello", LIBRECHAT_TITLE)}, False),
+        ({"messages": said("Generate a title for my book")}, False),
         ({"messages": said("hi"), "metadata": {"task": "title_generation"}}, True),
         ({"messages": said("hi"), "metadata": {"task": "tags_generation"}}, True),
         ({"messages": said("hi"), "metadata": {"task": "default"}}, False),
