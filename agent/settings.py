@@ -370,6 +370,9 @@ class McpSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     instructions: Annotated[
         bool, Meta(description="Give the server's instructions to the model.")
     ] = True
+    prompts: Annotated[
+        bool, Meta(description="Offer the server's prompts as commands in chats.")
+    ] = True
     enabled_tools: Annotated[
         tuple[str, ...] | None,
         Meta(description="Older form of `allow` in `[mcp.tools]`, with exact names."),

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 
+from agent.tools.mcp.servers import McpServers
 from agent.web.fetch import Fetcher
 from agent.web.urls import FetchRules
 from gateway.access.key_store import ApiKeys
@@ -41,6 +42,7 @@ from gateway.http.client_names import ClientNames
 from gateway.inbound.reactions import MessageReactions
 from gateway.inbound.reader import InboxReader, origin_of, read_event
 from gateway.inbound.reception import Reception, ReceptionHandlers, ReceptionRules
+from gateway.mcp.prompts import ServerPrompts
 from gateway.media.fetch import AttachmentFetcher, FetchLimits
 from gateway.media.outgoing import OutgoingFiles
 from gateway.media.speech import SpeechToText
@@ -72,9 +74,15 @@ from gateway.turns.feeds import Feeds
 from gateway.turns.host import ConversationHost
 from gateway.turns.models import Models
 from gateway.turns.services import TurnServices
+from platforms.core.contract import File, InboundMessage, Part
 from sessions.changes import PutItem, SetInbox
 from sessions.conversation.actor import ActorServices
-from sessions.conversation.events import BusyPolicy, InterruptTurn, RunningTurn
+from sessions.conversation.events import (
+    BusyPolicy,
+    InterruptTurn,
+    MessageArrived,
+    RunningTurn,
+)
 from sessions.conversation.expiry import ExpiryPolicy
 from sessions.conversation.pool import SessionPool
 from sessions.errors import StoreError
@@ -116,8 +124,7 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     feeds: Feeds
     metrics: Metrics
     transcriber: SpeechToText | None
-    mcp_problems: Callable[[], Mapping[str, str]]  # by server
-    mcp_status: Callable[[], Mapping[str, str]]  # of all servers
+    mcp: McpServers
     on_alert_change: Callable[[], None]  # called when the alert watch must check now
     lifecycle: LifecycleEvents
     process: ProcessContext
@@ -199,6 +206,12 @@ class Conversations:
             budgets=self.budgets,
             choices=services.choices,
             jobs=self._command_jobs,
+        )
+        self.prompts = ServerPrompts(
+            services.mcp,
+            jobs=self._command_jobs,
+            hand_over=self._take_prompt,
+            redact=services.redact,
         )
         self._notices = NoticeSender(services.announcer, services.delivery)
         self._enforcement = AccessEnforcement(
@@ -298,6 +311,7 @@ class Conversations:
                 access=self._access,
                 approvals=self.approvals,
                 side_requests=self.side_requests,
+                prompts=self.prompts,
                 restart=self.restart,
                 degraded_parts=self.degraded_parts,
             ),
@@ -316,10 +330,34 @@ class Conversations:
         entry = await self._services.store.inbox.get(call.context.inbox)
         return entry is None or self._has_access(entry)
 
+    async def _take_prompt(self, call: CommandCall, parts: tuple[Part, ...]) -> None:
+        """Replace a stored command by a message with these parts, and answer it.
+
+        The files of the command stay with it.
+        """
+        store, clock = self._services.store, self._services.clock
+        entry = await store.inbox.get(call.context.inbox)
+        if entry is None or entry.state is not InboxState.COMMAND:
+            return
+        event = read_event(entry)
+        assert isinstance(event, InboundMessage)  # noqa: S101 - buttons are no prompts
+        files = (part for part in event.parts if isinstance(part, File))
+        message = msgspec.structs.replace(event, parts=(*parts, *files))
+        payload = msgspec.json.encode(message)
+        taken = msgspec.structs.replace(entry, state=InboxState.WAITING, payload=payload)
+        await store.apply(
+            SetInbox(ids=(entry.id,), state=taken.state, at=clock.now(), payload=payload)
+        )
+        if not self._has_access(taken):  # revoked while it was stored
+            await store.apply(SetInbox(ids=(entry.id,), state=InboxState.IGNORED, at=clock.now()))
+            return
+        self._reactions.on_accepted(taken)
+        self.pool.post(taken.key, MessageArrived(self._reader.make_pending(taken, message, None)))
+
     def degraded_parts(self) -> dict[str, str]:
         """Return the problems of models and MCP servers, without which the gateway still runs."""
         models = self.admin_alerts.model_problems()
-        servers = self._services.mcp_problems()
+        servers = self._services.mcp.problems()
         return {
             **{f"model {name}": cause for name, cause in models.items()},
             **{f"MCP server {name}": state for name, state in servers.items()},
@@ -356,7 +394,8 @@ class Conversations:
                 message_limits=lambda person, requester: message_limits(
                     services.settings().limits, person, requester
                 ),
-                command_words=COMMANDS.words,
+                command_words=lambda: COMMANDS.words | self.prompts.words(),
+                prompt_words=self.prompts.words,
                 restored_at=int(restored_at or 0),
             ),
             reader=self._reader,

@@ -28,7 +28,7 @@ _WORDS = {
     "📎": "Not received:",
     "🤖": "From your next message on",
     "🧠": "Reasoning here",
-    "💬": "Sorry, I couldn't answer your side question",
+    "💬": "Sorry, I couldn't answer your side question|Sorry, the MCP server",
     "🛠": "The model can't be used|The disk is nearly full|Sorry, I can't do that|The MCP server"
     "|Sorry, I couldn't save my last answer",
     "💾": "Kept [0-9]",

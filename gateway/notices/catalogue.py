@@ -133,7 +133,7 @@ CATALOGUE: dict[NoticeId, str] = {
     NoticeId.PAIR_REVOKED: "🚫 {principal} no longer has access.",
     NoticeId.PAIR_UNKNOWN: "No open request has this code or id. {c:pair} list shows them.",
     NoticeId.PAIR_LIST: "{list}",
-    NoticeId.HELP: "{list}",
+    NoticeId.HELP: "{list}[+ \n\n**Prompts of MCP servers**\n{prompts}]",
     NoticeId.SESSIONS: "{list}\n{c:resume} NUMBER returns to one of them.",
     NoticeId.PAIR_USAGE: "Use: {c:pair} list, {c:pair} approve CODE (or ID) or {c:pair} revoke ID",
     NoticeId.REFUSED_MENTION: "👤 {name} ({principal}) mentioned me in {chat} and has no access.",
@@ -374,6 +374,10 @@ CATALOGUE: dict[NoticeId, str] = {
     NoticeId.SIDE_ANSWER: "💬 {text}",
     NoticeId.BTW_FAILED: "💬 Sorry, I couldn't answer your side question: {cause}.",
     NoticeId.BTW_USAGE: "Use: {c:btw} your question",
+    NoticeId.PROMPT_USAGE: "{missing} is missing. Use: {usage}",
+    NoticeId.PROMPT_FAILED: (
+        "💬 Sorry, the MCP server {server} did not give me this text: {cause}."
+    ),
     NoticeId.BTW_MANY: (
         "⛔ I'm already answering {limit} side questions here. Please ask again in a moment."
     ),
@@ -395,7 +399,7 @@ _QUOTED_FIELDS = frozenset({"request", "title", "name", "person", "chat"})
 _CONDITION_FIELDS = frozenset({"operator_told", "too_long", "attached", "shown"})
 """Fields that only decide whether a part appears; they add no text."""
 
-_OPTIONAL_PATTERN = re.compile(r"\[\+ (.*?)\]")
+_OPTIONAL_PATTERN = re.compile(r"\[\+ (.*?)\]", re.DOTALL)
 _COMMAND_PATTERN = re.compile(r"\{c:(\w+)\}")
 _PLURAL_PATTERN = re.compile(r"\{(\w+)\|([^|}]*)\|([^}]*)\}")
 _FIELD_PATTERN = re.compile(r"\{(\w+)\}")

@@ -139,6 +139,8 @@ class NoticeId(enum.StrEnum):
     SIDE_ANSWER = "btw"
     BTW_FAILED = "btw_failed"
     BTW_USAGE = "btw_usage"
+    PROMPT_USAGE = "prompt_usage"
+    PROMPT_FAILED = "prompt_failed"
     BTW_MANY = "btw_many"
 
 

@@ -40,6 +40,10 @@ class Screen(MemoryAdapter):
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         self._changed = asyncio.Event()
+        self.menu_refreshed = asyncio.Event()
+
+    async def refresh_menu(self) -> None:
+        self.menu_refreshed.set()
 
     async def deliver(self, op: Op) -> Receipt:
         try:

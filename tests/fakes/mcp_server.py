@@ -22,6 +22,7 @@ import uvicorn
 from mcp.server import runner
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
+from mcp.server.mcpserver.prompts.base import AssistantMessage, Prompt, UserMessage
 from mcp_types import (
     AudioContent,
     BlobResourceContents,
@@ -64,6 +65,9 @@ class Effects:
     def __init__(self, path: Path, bell: str | None) -> None:
         self._path = path
         self._bell = bell
+
+    def has(self, line: str) -> bool:
+        return self._path.exists() and line in self._path.read_text().splitlines()
 
     def add(self, line: str) -> None:
         with self._path.open("a") as file:
@@ -207,6 +211,41 @@ def built(effects: Effects, *, harmless: bool = False) -> MCPServer:
         await ctx.notify_tools_changed()
         await ctx.session.send_tool_list_changed()
         return "learnt"
+
+    @server.prompt()
+    async def digest(text: str, style: str = "plain") -> str:
+        """Digest a text."""
+        return f"Digest this, {style}:\n[Owner (1001)] {text}"
+
+    @server.prompt(name="stop")
+    async def end() -> list[Any]:
+        """Say how to stop."""
+        return [UserMessage("How do I stop?"), AssistantMessage("Slowly."), UserMessage("Why?")]
+
+    @server.prompt()
+    async def broken() -> str:
+        """Fail."""
+        msg = "no ink"
+        raise ValueError(msg)
+
+    @server.prompt()
+    async def patient() -> str:
+        """Wait for ever the first time."""
+        if effects.has("patient began"):
+            return "Be patient."
+        return await wait("patient")
+
+    @server.tool(annotations=READS)
+    async def teach(name: str, ctx: Context) -> str:
+        """Have one more prompt from now on."""
+
+        async def lesson() -> str:
+            return f"Teach me {name}."
+
+        server.add_prompt(Prompt.from_function(lesson, name=name, description="A lesson."))
+        await ctx.notify_prompts_changed()
+        await ctx.session.send_prompt_list_changed()
+        return "taught"
 
     return server
 

@@ -1,6 +1,6 @@
 """Sans-IO: the interface between the connection to a server and a session."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
@@ -66,11 +66,27 @@ class ListedTool(msgspec.Struct, frozen=True, kw_only=True):
     change: str = ""  # change that an admin has to accept, in words
 
 
+class PromptArgument(msgspec.Struct, frozen=True, kw_only=True):
+    """An argument of a prompt."""
+
+    name: str
+    description: str = ""
+    required: bool = False
+
+
+class ListedPrompt(msgspec.Struct, frozen=True, kw_only=True):
+    """A prompt as listed by its server: a text that people ask for, with arguments."""
+
+    name: str
+    description: str
+    arguments: tuple[PromptArgument, ...] = ()
+
+
 class ServerListener(Protocol):
     """Receives the events of a session."""
 
     def on_tools_changed(self) -> None:
-        """Handle a possible change of the server's tools."""
+        """Handle a possible change of the server's tools or prompts."""
         ...
 
     def on_disconnected(self, reason: str = CONNECTION_ENDED) -> None:
@@ -109,6 +125,14 @@ class McpSession(Protocol):
         Raises:
             SessionEnded: A new session is needed.
         """
+        ...
+
+    async def list_prompts(self) -> tuple[ListedPrompt, ...]:
+        """Request the list of all prompts; empty if the server has none."""
+        ...
+
+    async def get_prompt(self, name: str, arguments: Mapping[str, str]) -> str:
+        """Return the text of a prompt; raises like `call`."""
         ...
 
     async def list_resources(self) -> str:

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import functools
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import NoReturn, TypeVar
 
@@ -21,6 +21,7 @@ from agent.tools.mcp.contract import (
     CallNotSent,
     CallOutcomeUnclear,
     Connect,
+    ListedPrompt,
     ListedTool,
     McpSession,
     ServerOutput,
@@ -89,6 +90,8 @@ class McpConnection:
         self.settings = settings
         self.tools: tuple[ListedTool, ...] = ()
         """Tools of the last session; they keep their names while the server is disconnected."""
+        self.prompts: tuple[ListedPrompt, ...] = ()
+        """Prompts of the last session; they keep their words while the server is disconnected."""
         self.disabled_tools: frozenset[str] = frozenset()
         """Names of the server's other tools, which the settings do not offer."""
         self.first_attempt_done = asyncio.Event()
@@ -222,6 +225,10 @@ class McpConnection:
         return await self._read(
             "read_resource", lambda session: session.read_resource(uri, report_progress)
         )
+
+    async def get_prompt(self, name: str, arguments: Mapping[str, str]) -> str:
+        """Return the text of a prompt; raises `ToolError`."""
+        return await self._read(name, lambda session: session.get_prompt(name, arguments))
 
     async def _read(self, name: str, request: Callable[[McpSession], Awaitable[T]]) -> T:
         """Make a request without effects; once more in a new session if the session has ended."""
@@ -395,7 +402,7 @@ class McpConnection:
         ):
             async with asyncio.timeout(self._answer_seconds):
                 session = await opened.enter_async_context(connect(self.settings, self))
-                await self._list_tools(session)
+                await self._list_offers(session)
             limit.reschedule(None)
             try:
                 self._set_connected(session)
@@ -417,7 +424,7 @@ class McpConnection:
             busy = self._running_calls
             try:
                 async with asyncio.timeout(self._answer_seconds):
-                    await self._list_tools(session)
+                    await self._list_offers(session)
             except TimeoutError:
                 if not busy:
                     raise
@@ -426,6 +433,17 @@ class McpConnection:
                 if not self._check_requested.is_set():  # else the list may be older than the doubt
                     self._confirmed.set()
                 self._on_change()
+
+    async def _list_offers(self, session: McpSession) -> None:
+        await self._list_tools(session)
+        if not self.settings.prompts:
+            return
+        try:
+            self.prompts = await session.list_prompts()
+        except SessionEnded:
+            raise
+        except (ToolError, CallNotSent, CallOutcomeUnclear) as error:
+            _log.warning("MCP server %s does not list its prompts: %s", self.name, error)
 
     async def _list_tools(self, session: McpSession) -> None:
         listed = await session.list_tools()

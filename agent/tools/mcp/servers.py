@@ -23,6 +23,7 @@ from agent.tools.mcp.link import McpConnection
 from agent.tools.mcp.memory import ToolMemory
 from agent.tools.mcp.names import ToolSource, assign_names, earlier_names
 from agent.tools.mcp.output import save_output
+from agent.tools.mcp.prompts import OfferedPrompt, assign_words
 from agent.tools.mcp.resources import RESOURCE_TOOL_NAMES, make_resource_tools
 from sessions.values.clock import Clock
 from sessions.values.tasks import start_task
@@ -75,18 +76,22 @@ class McpServers:
         start_seconds: float = _START_SECONDS,
         memory: ToolMemory | None = None,
         logins: Path | None = None,
+        command_words: Collection[str] = (),
+        on_prompts_changed: Callable[[], None] = lambda: None,
     ) -> None:
         """Prepare the connections.
 
         `taken_names` holds all other tool names, enabled or not; `logins` is the folder of stored
-        logins.
+        logins; `command_words` are the words that no prompt may have.
         """
+        self._command_words = frozenset(command_words)
+        self._on_prompts_changed = on_prompts_changed
         self._memory = memory or ToolMemory(clock)
         self._connections = [
             McpConnection(
                 server,
                 clock,
-                on_change=self._clear_tools,
+                on_change=self._refresh_offers,
                 sleep=sleep,
                 memory=self._memory,
                 logins=logins,
@@ -98,6 +103,7 @@ class McpServers:
         self._taken_names = frozenset((*taken_names, *RESOURCE_TOOL_NAMES))
         self._start_seconds = start_seconds
         self._tools: tuple[Tool, ...] | None = ()
+        self._prompts: tuple[OfferedPrompt, ...] = ()
         self._reserved_names: frozenset[str] | None = frozenset()
         self._earlier_names: Mapping[str, str] | None = {}
 
@@ -133,6 +139,15 @@ class McpServers:
             self._earlier_names = earlier_names(self._assign_names(), self._taken_names)
         return self._earlier_names
 
+    def prompts(self) -> tuple[OfferedPrompt, ...]:
+        """Return the prompts of all servers; those of disconnected servers keep their words."""
+        return self._prompts
+
+    async def get_prompt(self, offered: OfferedPrompt, arguments: Mapping[str, str]) -> str:
+        """Return the text of a prompt; raises `ToolError`."""
+        connection = next(link for link in self._connections if link.name == offered.server)
+        return await connection.get_prompt(offered.prompt.name, arguments)
+
     def instructions(self) -> str:
         """Return the notes of the connected servers about their tools, for the system prompt."""
         return "\n\n".join(
@@ -157,6 +172,21 @@ class McpServers:
 
     def _clear_tools(self) -> None:
         self._tools = self._reserved_names = self._earlier_names = None
+
+    def _refresh_offers(self) -> None:
+        self._clear_tools()
+        listed = {
+            (link.name, prompt.name): prompt
+            for link in self._connections
+            for prompt in link.prompts
+        }
+        prompts = tuple(
+            OfferedPrompt(words=words, server=source[0], prompt=listed[source])
+            for source, words in assign_words(listed, self._command_words).items()
+        )
+        if prompts != self._prompts:
+            self._prompts = prompts
+            self._on_prompts_changed()
 
     def _find_reserved_names(self) -> Iterator[str]:
         names = self._assign_names()

@@ -1,0 +1,4 @@
+"""MCP servers in chats.
+
+prompts   prompts of servers as commands, whose texts become messages
+"""
