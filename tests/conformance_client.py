@@ -19,10 +19,11 @@ import msgspec
 
 from agent.errors import ToolError
 from agent.settings import McpOauthSettings, McpSettings
-from agent.tools.mcp.login import LoginPrompt, RedirectAnswer, log_in, store_for
+from agent.tools.mcp.contract import LoginPrompt, RedirectAnswer
+from agent.tools.mcp.login import log_in, store_for
 from agent.tools.mcp.servers import McpServers
 from agent.tools.questions import PersonAnswer, PersonQuestion
-from gateway.operate.mcp.login_page import read_redirect
+from gateway.mcp.redirect import read_redirect
 from sessions.values.clock import SystemClock
 from sessions.values.secret import Secret
 

@@ -15,10 +15,12 @@ import pytest
 
 from agent.errors import ToolError
 from agent.settings import McpSettings
-from agent.tools.mcp.login import LoginFailed, LoginPrompt, RedirectAnswer, log_in, store_for
+from agent.tools.mcp.contract import LoginFailed, LoginPrompt, RedirectAnswer
+from agent.tools.mcp.login import log_in, store_for
 from agent.tools.mcp.servers import McpServers
 from agent.tools.output import ToolOutput
-from gateway.operate.mcp.login_page import log_in_at_terminal, read_redirect
+from gateway.mcp.redirect import read_redirect
+from gateway.operate.mcp.login_page import log_in_at_terminal
 from sessions.values.clock import SystemClock
 
 PATIENCE = 15.0

@@ -1,6 +1,6 @@
 """Sans-IO: the interface between the connection to a server and a session."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
@@ -38,6 +38,34 @@ class LoginRequired(Exception):
 
     def __init__(self, server: str, reason: str) -> None:
         super().__init__(f"{reason}; log in with: holdfast mcp login {server}")
+
+
+class LoginFailed(Exception):
+    """The login did not succeed; the text says why."""
+
+
+class RedirectAnswer(msgspec.Struct, frozen=True):
+    """Parameters that the authorization server added to the redirect address."""
+
+    code: str
+    state: str | None = None
+    issuer: str | None = None
+
+
+class LoginPrompt(msgspec.Struct, frozen=True, kw_only=True):
+    """The conversation with the person who logs in."""
+
+    redirect_url: str
+    show: Callable[[str], Awaitable[None]]  # shows the address of the login page
+    wait: Callable[[], Awaitable[RedirectAnswer]]
+
+
+OnLoginSecrets = Callable[[str, tuple[str, ...]], None]
+"""Receives the secrets of a stored login with its name; they replace earlier ones of that name."""
+
+
+def ignore_secrets(_name: str, _secrets: tuple[str, ...]) -> None:
+    """Ignore the secrets of a login."""
 
 
 class SessionEnded(CallNotSent):

@@ -57,10 +57,12 @@ from agent.tools.mcp.contract import (
     ListedPrompt,
     ListedTool,
     LoginRequired,
+    OnLoginSecrets,
     PromptArgument,
     ServerListener,
     ServerOutput,
     SessionEnded,
+    ignore_secrets,
 )
 from agent.tools.mcp.elicitation import answer_elicitation
 from agent.tools.mcp.http_client import NOT_SENT, SESSION_ENDED, UNCLEAR, McpHttpClient
@@ -272,9 +274,15 @@ def _progress_callback(report_progress: ReportProgress) -> ProgressFnT:
 
 @contextlib.asynccontextmanager
 async def connected(
-    settings: McpSettings, listener: ServerListener, logins: Path | None = None
+    settings: McpSettings,
+    listener: ServerListener,
+    logins: Path | None = None,
+    on_secrets: OnLoginSecrets = ignore_secrets,
 ) -> AsyncIterator[OfficialSession]:
-    """Open a session with a server; see `Connect`. `logins` is the folder of stored logins."""
+    """Open a session with a server; see `Connect`.
+
+    `logins` is the folder of stored logins; `on_secrets` gets their tokens.
+    """
 
     async def on_message(message: IncomingMessage) -> None:
         if isinstance(message, ToolListChangedNotification | PromptListChangedNotification):
@@ -309,7 +317,7 @@ async def connected(
             transport = program_transport(settings, listener)
             client = await opened.enter_async_context(make_client(transport))
         else:
-            auth = await stored_login(logins, settings) if logins else None
+            auth = await stored_login(logins, settings, on_secrets) if logins else None
             client = await _open_http_client(settings, listener, make_client, opened, auth)
         async with asyncio.TaskGroup() as group:
             watcher = group.create_task(
