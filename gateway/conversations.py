@@ -13,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 
+from agent.tools.mcp.contract import MCP_LOGIN_FOLDER, OnLoginSecrets
 from agent.tools.mcp.servers import McpServers
 from agent.web.fetch import Fetcher
 from agent.web.urls import FetchRules
@@ -42,6 +43,7 @@ from gateway.http.client_names import ClientNames
 from gateway.inbound.reactions import MessageReactions
 from gateway.inbound.reader import InboxReader, origin_of, read_event
 from gateway.inbound.reception import Reception, ReceptionHandlers, ReceptionRules
+from gateway.mcp.logins import ServerLogins
 from gateway.mcp.prompts import ServerPrompts
 from gateway.media.fetch import AttachmentFetcher, FetchLimits
 from gateway.media.outgoing import OutgoingFiles
@@ -125,6 +127,7 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     metrics: Metrics
     transcriber: SpeechToText | None
     mcp: McpServers
+    on_login_secrets: OnLoginSecrets  # masks the tokens of logins at MCP servers
     on_alert_change: Callable[[], None]  # called when the alert watch must check now
     lifecycle: LifecycleEvents
     process: ProcessContext
@@ -214,6 +217,15 @@ class Conversations:
             redact=services.redact,
         )
         self._notices = NoticeSender(services.announcer, services.delivery)
+        self.logins = ServerLogins(
+            settings().mcp,
+            services.home / MCP_LOGIN_FOLDER,
+            servers=services.mcp,
+            jobs=self._command_jobs,
+            notices=self._notices,
+            tasks=tasks,
+            on_secrets=services.on_login_secrets,
+        )
         self._enforcement = AccessEnforcement(
             store=store,
             pool=self.pool,
@@ -312,6 +324,7 @@ class Conversations:
                 approvals=self.approvals,
                 side_requests=self.side_requests,
                 prompts=self.prompts,
+                mcp=self.logins,
                 restart=self.restart,
                 degraded_parts=self.degraded_parts,
             ),
@@ -522,6 +535,7 @@ class Conversations:
         with (
             self.pool.closing(),
             self._command_jobs.closing(),
+            self.logins.closing(),
             self.restart.closing(),
             self._enforcement.closing(),
         ):

@@ -18,8 +18,9 @@ from starlette.applications import Starlette
 from agent.settings import VoiceSettings
 from agent.tools.contract import Tool
 from agent.tools.mcp.contract import MCP_LOGIN_FOLDER
+from agent.tools.mcp.link import LoginAccess
 from agent.tools.mcp.memory import ToolMemory
-from agent.tools.mcp.servers import McpServers
+from agent.tools.mcp.servers import McpServers, OffersListener
 from agent.tools.registry import BUILT_IN, load_entry_points
 from gateway.access.entries import has_membership_entries
 from gateway.access.key_store import ApiKeys
@@ -174,9 +175,14 @@ class GatewayRunner:
                 self._clock,
                 taken_names=[tool.name for tool in tools],
                 memory=tool_memory,
-                logins=self._home / MCP_LOGIN_FOLDER,
+                logins=LoginAccess(
+                    folder=self._home / MCP_LOGIN_FOLDER, on_secrets=self._redactor.set_changing
+                ),
                 command_words=COMMANDS.words,
-                on_prompts_changed=self._menu_changed.set,
+                listener=OffersListener(
+                    on_prompts_changed=self._menu_changed.set,
+                    on_logins_changed=self._alert_wakeup.set,
+                ),
             )
             models = Models(
                 self._settings,
@@ -337,6 +343,7 @@ class GatewayRunner:
             metrics=self._metrics,
             transcriber=transcriber,
             mcp=servers,
+            on_login_secrets=self._redactor.set_changing,
             on_alert_change=self._alert_wakeup.set,
             lifecycle=self._lifecycle,
             process=self._process,
@@ -385,6 +392,7 @@ class GatewayRunner:
                 disk_gauge=self._disk_gauge,
                 budgets=conversations.budgets,
                 tool_memory=tool_memory,
+                login_needs=services.mcp.login_needs,
                 take_stranger_digest=services.people.take_stranger_digest,
                 crash_count=self._process.crash_count,
             ),

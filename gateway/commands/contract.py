@@ -95,6 +95,14 @@ class PromptCommands(Protocol):
         ...
 
 
+class McpCommands(Protocol):
+    """Handler of `/mcp`; see `gateway.mcp.logins`."""
+
+    async def mcp(self, call: "CommandCall") -> CommandOutcome:
+        """List the servers, begin or finish a login, or accept changed instructions."""
+        ...
+
+
 class RestartCommands(Protocol):
     """Restarts the gateway; see `gateway.process.restart`."""
 
@@ -130,6 +138,7 @@ class CommandFeatures(msgspec.Struct, frozen=True, kw_only=True):
     approvals: ApprovalCommands
     side_requests: SideRequestCommands
     prompts: PromptCommands
+    mcp: McpCommands
     restart: RestartCommands
     degraded_parts: Callable[[], Mapping[str, str]]  # problems of models and MCP servers, by name
 
@@ -145,6 +154,11 @@ class CommandServices(Protocol):
     @property
     def prompts(self) -> PromptCommands:
         """Prompts of MCP servers."""
+        ...
+
+    @property
+    def mcp(self) -> McpCommands:
+        """Handler of `/mcp`."""
         ...
 
     @property

@@ -64,6 +64,7 @@ class Dispatcher:
         self.approvals = features.approvals
         self.side_requests = features.side_requests
         self.prompts = features.prompts
+        self.mcp = features.mcp
         self.restart = features.restart
         self._read_degraded_parts = features.degraded_parts
         self._store = store

@@ -78,6 +78,12 @@ ReceivedCommand = CommandMessage | InboundAction
 _CONTROL_WORDS = frozenset({"stop", "approve", "deny"})
 _CONTROL_ACTIONS = frozenset({ButtonAction.STOP, ButtonAction.APPROVE, ButtonAction.DENY})
 
+LOGIN_WORD, PASTED = "mcp", "pasted"
+_LOGIN_REDIRECT = re.compile(
+    r"https?://(?:127\.0\.0\.1|localhost|\[::1\])(?::[0-9]{1,5})?/callback\?\S*"
+    r"(?<=[?&])(?:code|error)=\S*"
+)
+
 _COMMAND_PATTERN = re.compile(
     r"(?P<sign>[/!])(?P<word>[A-Za-z][A-Za-z0-9_]*)(?:@[A-Za-z0-9_]+)?(?:\s+(?P<args>.*))?",
     re.DOTALL,
@@ -88,8 +94,11 @@ def parse_command(text: str, known_words: Collection[str]) -> ParsedCommand | Un
     """Parse a command: `/stop`, `/STOP now`, `/stop@botname` or `!stop`; None for other texts.
 
     Any bot name is accepted, because adapters drop commands for other bots. After `!` only known
-    words are commands, because people also write `!important`.
+    words are commands, because people also write `!important`. The address of the page that ends a
+    login at an MCP server is a command, too, so that its code never reaches the model.
     """
+    if LOGIN_WORD in known_words and _LOGIN_REDIRECT.fullmatch(text.strip()):
+        return ParsedCommand(LOGIN_WORD, f"{PASTED} {text.strip()}")
     match = _COMMAND_PATTERN.fullmatch(text.strip())
     if match is None:
         return None

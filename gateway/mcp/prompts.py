@@ -34,8 +34,10 @@ class PromptServers(Protocol):
         """Return the prompts of all servers."""
         ...
 
-    async def get_prompt(self, offered: OfferedPrompt, arguments: Mapping[str, str]) -> str:
-        """Return the text of a prompt; raises `ToolError`."""
+    async def get_prompt(
+        self, offered: OfferedPrompt, arguments: Mapping[str, str], person: str = ""
+    ) -> str:
+        """Return the text of a prompt, with the login of a person; raises `ToolError`."""
         ...
 
 
@@ -101,7 +103,7 @@ class ServerPrompts:
     ) -> None:
         try:
             async with self._jobs.deadline(call, _DEADLINE_SECONDS):
-                content = await self._servers.get_prompt(offered, arguments.values)
+                content = await self._servers.get_prompt(offered, arguments.values, call.principal)
         except (ToolError, TimeoutError) as error:
             cause = to_single_line(self._redact(str(error))).rstrip(".") or _NO_ANSWER
             fields: NoticeFields = {

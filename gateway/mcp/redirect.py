@@ -19,6 +19,10 @@ class OtherLogin(LoginFailed):
     """The answer belongs to another login."""
 
 
+class LoginRefused(LoginFailed):
+    """The login has ended without success, by the word of the login server."""
+
+
 class AwaitedRedirect:
     """The answer that one login waits for; the answers of other logins are refused."""
 
@@ -27,7 +31,14 @@ class AwaitedRedirect:
         self._state = ""
 
     def begin(self, login_address: str) -> None:
-        """Accept the answers to a login page from now on; raises `LoginFailed` for a bad address."""
+        """Accept the answers to a login page from now on.
+
+        Raises:
+            LoginFailed: The address is not one of a web page, or it is a second one.
+        """
+        if self._state:
+            msg = "the server asks for a second login"
+            raise LoginFailed(msg)
         parts = urlsplit(login_address)
         if parts.scheme not in {"http", "https"}:
             msg = "the server names a login page that is not a web page"
@@ -43,7 +54,8 @@ class AwaitedRedirect:
 
         Raises:
             OtherLogin: The address belongs to another login.
-            LoginFailed: The address has no code, or says that the login was refused.
+            LoginRefused: The address says that the login was refused; the login has ended.
+            LoginFailed: The address has no code.
         """
         values = _parameters(address)
         if not self._state or not secrets.compare_digest(
@@ -53,9 +65,11 @@ class AwaitedRedirect:
         try:
             self._set(read_redirect(address))
         except LoginFailed as error:
-            if "error" in values and not self._answer.done():
+            if "error" not in values:
+                raise
+            if not self._answer.done():
                 self._answer.set_exception(error)
-            raise
+            raise LoginRefused(str(error)) from error
 
     def take_code(self, code: str) -> None:
         """Take the code alone, from the person who was sent the address of the login page."""

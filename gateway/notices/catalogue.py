@@ -378,6 +378,35 @@ CATALOGUE: dict[NoticeId, str] = {
     NoticeId.PROMPT_FAILED: (
         "💬 Sorry, the MCP server {server} did not give me this text: {cause}."
     ),
+    NoticeId.MCP_LIST: "{list}",
+    NoticeId.MCP_USAGE: "Use: {c:mcp} login NAME[+ , or {c:mcp} {accept} NAME]",
+    NoticeId.MCP_UNKNOWN: "There's no MCP server “{name}” here.",
+    NoticeId.MCP_NO_LOGIN: "{server} needs no login.",
+    NoticeId.MCP_LOGIN_PRIVATE: "Please log in in a private chat with me: {c:mcp} login {server}",
+    NoticeId.MCP_LOGIN_LINK: (
+        "🔑 Log in at {server} on this page: <{address}>\n\nIf the last page cannot be opened, send "
+        "me the address of that page. The link works for {min} minutes."
+    ),
+    NoticeId.MCP_LOGIN_CHECK: "Thanks, I'm finishing the login.",
+    NoticeId.MCP_LOGIN_OTHER: (
+        "This doesn't belong to an open login. {c:mcp} login NAME starts one."
+    ),
+    NoticeId.MCP_LOGGED_IN: (
+        "🔑 Logged in at {server}. I can use its tools from your next message on."
+    ),
+    NoticeId.MCP_LOGIN_FAILED: "🔑 The login at {server} did not succeed: {cause}.",
+    NoticeId.MCP_LOGIN_EXPIRED: (
+        "🔑 The login link for {server} has expired. {c:mcp} login {server} sends another one."
+    ),
+    NoticeId.MCP_LOGIN_NEEDED: (
+        "🔑 The MCP server {server} needs a login. {c:mcp} login {server} sends you the link."
+    ),
+    NoticeId.MCP_INSTRUCTIONS_CHANGED: (
+        "🛠 The MCP server {server} has changed its instructions for the model. The model does not "
+        "get them until an admin accepts them with {c:mcp} accept {server}.\n{change}"
+    ),
+    NoticeId.MCP_ACCEPTED: "✅ The model gets the instructions of {server} from now on.",
+    NoticeId.MCP_NOTHING_TO_ACCEPT: "The instructions of {server} have not changed.",
     NoticeId.BTW_MANY: (
         "⛔ I'm already answering {limit} side questions here. Please ask again in a moment."
     ),

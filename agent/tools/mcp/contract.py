@@ -1,8 +1,10 @@
-"""Sans-IO: the interface between the connection to a server and a session."""
+"""The interface between the connection to a server and a session, and names of stored logins."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
+from pathlib import Path
 from typing import Any, Protocol
+from urllib.parse import quote, unquote
 
 import msgspec
 
@@ -58,6 +60,16 @@ class LoginPrompt(msgspec.Struct, frozen=True, kw_only=True):
     redirect_url: str
     show: Callable[[str], Awaitable[None]]  # shows the address of the login page
     wait: Callable[[], Awaitable[RedirectAnswer]]
+
+
+def login_name(server: str, person: str = "") -> str:
+    """Return the name under which a login is stored: of a server, or of one person there."""
+    return f"{server}/{quote(person, safe='')}" if person else server
+
+
+def people_with_login(folder: Path, server: str) -> list[str]:
+    """Return the people who have logged in at a server; reads the disk."""
+    return sorted(unquote(file.stem) for file in (folder / server).glob("*.json"))
 
 
 OnLoginSecrets = Callable[[str, tuple[str, ...]], None]

@@ -28,6 +28,7 @@ from agent.tools.mcp.contract import (
     LoginRequired,
     OnLoginSecrets,
     ignore_secrets,
+    login_name,
 )
 from agent.tools.mcp.login_store import LoginStore
 from sessions.values.exceptions import error_text, first_error
@@ -40,14 +41,24 @@ _log = logging.getLogger(__name__)
 
 
 def store_for(
-    folder: Path, settings: McpSettings, on_secrets: OnLoginSecrets = ignore_secrets
+    folder: Path,
+    settings: McpSettings,
+    on_secrets: OnLoginSecrets = ignore_secrets,
+    person: str = "",
 ) -> LoginStore:
-    """Return the stored login of a server; `on_secrets` gets its tokens whenever they are read."""
-    return LoginStore(folder, settings.name, settings.url or "", on_secrets)
+    """Return the stored login of a server, or of one person there.
+
+    `on_secrets` gets its tokens whenever they are read.
+    """
+    name = login_name(settings.name, person)
+    return LoginStore(folder, name, settings.url or "", on_secrets)
 
 
 async def stored_login(
-    folder: Path, settings: McpSettings, on_secrets: OnLoginSecrets = ignore_secrets
+    folder: Path,
+    settings: McpSettings,
+    on_secrets: OnLoginSecrets = ignore_secrets,
+    person: str = "",
 ) -> httpx2.Auth | None:
     """Return the credentials for the requests of the daemon; None without a login.
 
@@ -56,7 +67,7 @@ async def stored_login(
     Raises:
         LoginRequired: The daemon could not log in.
     """
-    store = store_for(folder, settings, on_secrets)
+    store = store_for(folder, settings, on_secrets, person)
     if settings.oauth is not None and settings.oauth.grant == "client_credentials":
         auth = StoredLogin(settings, store)
         if not await auth.is_usable():

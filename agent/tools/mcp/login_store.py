@@ -117,7 +117,8 @@ class LoginStore:
 
     def _write(self, login: _StoredLogin) -> None:
         folder = self._path.parent
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, exist_ok=True)
         descriptor, name = tempfile.mkstemp(prefix=f".{self._path.name}.", dir=folder)  # mode 0600
         try:
             with os.fdopen(descriptor, "wb") as file:

@@ -278,10 +278,12 @@ async def connected(
     listener: ServerListener,
     logins: Path | None = None,
     on_secrets: OnLoginSecrets = ignore_secrets,
+    person: str = "",
 ) -> AsyncIterator[OfficialSession]:
     """Open a session with a server; see `Connect`.
 
-    `logins` is the folder of stored logins; `on_secrets` gets their tokens.
+    `logins` is the folder of stored logins, `on_secrets` gets their tokens, and `person` is the
+    person whose login is used.
     """
 
     async def on_message(message: IncomingMessage) -> None:
@@ -317,7 +319,7 @@ async def connected(
             transport = program_transport(settings, listener)
             client = await opened.enter_async_context(make_client(transport))
         else:
-            auth = await stored_login(logins, settings, on_secrets) if logins else None
+            auth = await stored_login(logins, settings, on_secrets, person) if logins else None
             client = await _open_http_client(settings, listener, make_client, opened, auth)
         async with asyncio.TaskGroup() as group:
             watcher = group.create_task(

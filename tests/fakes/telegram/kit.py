@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
-from platforms.core.contract import Surroundings
+from platforms.core.contract import MenuEntry, Surroundings
 from platforms.telegram.adapter import TelegramAdapter
 from platforms.telegram.config import TelegramConfig
 from platforms.telegram.polling import PollTiming
