@@ -20,7 +20,7 @@ from agent.tools.contract import Tool
 from agent.tools.mcp.contract import MCP_LOGIN_FOLDER
 from agent.tools.mcp.link import LoginAccess
 from agent.tools.mcp.memory import ToolMemory
-from agent.tools.mcp.servers import McpServers, OffersListener
+from agent.tools.mcp.servers import McpServers, ServersHost
 from agent.tools.registry import BUILT_IN, load_entry_points
 from gateway.access.entries import has_membership_entries
 from gateway.access.key_store import ApiKeys
@@ -178,8 +178,8 @@ class GatewayRunner:
                 logins=LoginAccess(
                     folder=self._home / MCP_LOGIN_FOLDER, on_secrets=self._redactor.set_changing
                 ),
-                command_words=COMMANDS.words,
-                listener=OffersListener(
+                host=ServersHost(
+                    command_words=COMMANDS.words,
                     on_prompts_changed=self._menu_changed.set,
                     on_logins_changed=self._alert_wakeup.set,
                 ),

@@ -61,7 +61,7 @@ class LoginServers(Protocol):
         ...
 
 
-class _OpenLogin(msgspec.Struct, kw_only=True, eq=False):
+class _OpenLogin(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """A login that has begun."""
 
     settings: McpSettings
@@ -69,7 +69,6 @@ class _OpenLogin(msgspec.Struct, kw_only=True, eq=False):
     call: CommandCall  # of the person who logs in
     awaited: AwaitedRedirect
     address: asyncio.Future[str]  # of the login page
-    task: asyncio.Task[None] | None = None
 
 
 class ServerLogins:
@@ -96,6 +95,7 @@ class ServerLogins:
         self._on_secrets = on_secrets
         self._login_seconds = login_seconds
         self._open: dict[tuple[str, str], _OpenLogin] = {}  # by server and person
+        self._running: dict[tuple[str, str], asyncio.Task[None]] = {}  # the same
 
     @contextlib.contextmanager
     def closing(self) -> Iterator[None]:
@@ -103,9 +103,8 @@ class ServerLogins:
         try:
             yield
         finally:
-            for login in tuple(self._open.values()):
-                if login.task:
-                    login.task.cancel()
+            for task in self._running.values():
+                task.cancel()
 
     async def mcp(self, call: CommandCall) -> CommandOutcome:
         """See `McpCommands`."""
@@ -193,19 +192,17 @@ class ServerLogins:
     async def _send_link(self, call: CommandCall, settings: McpSettings, person: str) -> None:
         """Begin a login in place of an open one, and answer the command with the link."""
         name = settings.name
-        if (earlier := self._open.get((name, person))) and earlier.task:
-            earlier.task.cancel()
-            await asyncio.wait({earlier.task})
+        if earlier := self._running.get((name, person)):
+            earlier.cancel()
+            await asyncio.wait({earlier})
         address: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         login = _OpenLogin(
             settings=settings, person=person, call=call, awaited=AwaitedRedirect(), address=address
         )
-        self._open[name, person] = login
         task = start_task(self._tasks, self._run(login), name=f"login at {name}")
         if task is None:
-            del self._open[name, person]
             return
-        login.task = task
+        self._open[name, person], self._running[name, person] = login, task
         either: set[asyncio.Future[Any]] = {task, address}
         await asyncio.wait(either, timeout=_LINK_SECONDS, return_when=asyncio.FIRST_COMPLETED)
         if address.done():
@@ -226,7 +223,7 @@ class ServerLogins:
             log.warning("the end of the login at %s was not reported: %s", key[0], error)
         finally:
             if self._open.get(key) is login:
-                del self._open[key]
+                del self._open[key], self._running[key]
 
     async def _finish(self, login: _OpenLogin) -> tuple[NoticeId, NoticeFields]:
         from agent.tools.mcp.login import log_in, store_for  # noqa: PLC0415 - slow

@@ -8,7 +8,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from agent.tools.mcp.contract import LoginFailed, LoginPrompt, RedirectAnswer
 
-CALLBACK_PATH = "/callback"
+_CALLBACK_PATH = "/callback"
 _MAX_REQUEST_BYTES = 16 * 1024
 _READ_SECONDS = 10.0
 _PAGE = "You are logged in. You can close this page."
@@ -129,12 +129,12 @@ async def listen_for_redirect(
     async with server:
         bound = server.sockets[0].getsockname()[1]
         yield LoginPrompt(
-            redirect_url=f"http://127.0.0.1:{bound}{CALLBACK_PATH}", show=begin, wait=awaited.wait
+            redirect_url=f"http://127.0.0.1:{bound}{_CALLBACK_PATH}", show=begin, wait=awaited.wait
         )
 
 
 def _take_request(target: str, awaited: AwaitedRedirect) -> tuple[str, str]:
-    if urlsplit(target).path != CALLBACK_PATH:
+    if urlsplit(target).path != _CALLBACK_PATH:
         return "404 Not Found", "Not found."
     try:
         awaited.take_address(target)

@@ -38,9 +38,10 @@ _EMOJI = "🔌"
 _ASKS = {"auto": None, "ask": True, "never": False}
 
 
-class OffersListener(msgspec.Struct, frozen=True, kw_only=True):
-    """Receives changes of the servers that matter to people."""
+class ServersHost(msgspec.Struct, frozen=True, kw_only=True):
+    """The program around the servers: its commands, and receivers of changes."""
 
+    command_words: Collection[str] = ()  # that no prompt may have
     on_prompts_changed: Callable[[], None] = lambda: None
     on_logins_changed: Callable[[], None] = lambda: None  # see `McpServers.login_needs`
 
@@ -88,18 +89,12 @@ class McpServers:
         start_seconds: float = _START_SECONDS,
         memory: ToolMemory | None = None,
         logins: LoginAccess | None = None,
-        command_words: Collection[str] = (),
-        listener: OffersListener | None = None,
+        host: ServersHost | None = None,
     ) -> None:
-        """Prepare the connections.
-
-        `taken_names` holds all other tool names, enabled or not; `command_words` are the words that
-        no prompt may have.
-        """
+        """Prepare the connections; `taken_names` holds all other tool names, enabled or not."""
         self._clock, self._sleep = clock, sleep
         self._logins = logins
-        self._command_words = frozenset(command_words)
-        self._listener = listener or OffersListener()
+        self._host = host or ServersHost()
         self._memory = memory or ToolMemory(clock)
         enabled = [server for server in settings if not server.disabled]
         self._personal = {server.name: server for server in enabled if server.login == "person"}
@@ -262,14 +257,14 @@ class McpServers:
         }
         prompts = tuple(
             OfferedPrompt(words=words, server=source[0], prompt=listed[source])
-            for source, words in assign_words(listed, self._command_words).items()
+            for source, words in assign_words(listed, self._host.command_words).items()
         )
         if prompts != self._prompts:
             self._prompts = prompts
-            self._listener.on_prompts_changed()
+            self._host.on_prompts_changed()
         if (needs := dict(self.login_needs())) != self._login_needs:
             self._login_needs = needs
-            self._listener.on_logins_changed()
+            self._host.on_logins_changed()
 
     def _find_reserved_names(self, person: str) -> Iterator[str]:
         names = self._assign_names()
