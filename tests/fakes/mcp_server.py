@@ -80,8 +80,10 @@ class Effects:
                 bell.sendall(f"{line}\n".encode())
 
 
-def built(effects: Effects, *, harmless: bool = False) -> MCPServer:
-    server = MCPServer("fake", log_level="WARNING", instructions=INSTRUCTIONS)
+def built(
+    effects: Effects, *, harmless: bool = False, instructions: str = INSTRUCTIONS
+) -> MCPServer:
+    server = MCPServer("fake", log_level="WARNING", instructions=instructions)
 
     @server.tool(annotations=READS)
     async def look(path: str) -> str:
@@ -311,10 +313,15 @@ def main() -> None:
     parser.add_argument("--old", action="store_true")
     parser.add_argument("--vague", action="store_true")
     parser.add_argument("--harmless", action="store_true")
+    parser.add_argument("--instructions", default=INSTRUCTIONS)
     parser.add_argument("--bell")
     parser.add_argument("--port", type=int, default=0)
     options = parser.parse_args()
-    server = built(Effects(options.effects, options.bell), harmless=options.harmless)
+    server = built(
+        Effects(options.effects, options.bell),
+        harmless=options.harmless,
+        instructions=options.instructions,
+    )
     if options.old:  # the package itself decides by this which protocol a program is spoken to in
         runner._has_modern_envelope = lambda params: False  # noqa: ARG005 - its own name
     sys.stderr.write("the server is up\n")
