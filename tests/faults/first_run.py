@@ -82,7 +82,9 @@ class Newcomer:
             seat.types(f"  {TOKEN[:half]}\n{TOKEN[half:]} \n")  # as a narrow window breaks it
             await seat.sees(f"✓ This is @{BOT_NAME}")
             await seat.sees("✓ openai/scripted answers")
-            await seat.sees("Start it now in this terminal")
+            if (await seat.sees("MCP servers to add|Start it now in this terminal"))[0][0] == "M":
+                seat.types("\n")
+                await seat.sees("Start it now in this terminal")
             seat.types("\n" if start else "no\n")
             await seat.sees(r"✓ .*holdfast\.toml is written and valid")
             if start:
