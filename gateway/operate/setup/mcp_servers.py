@@ -79,6 +79,7 @@ def ask_mcp_servers(
         key="mcp",
         prompt=f"MCP servers to add ({', '.join(offered)}, or {_NONE})",
         default=_NONE,
+        is_extra=True,
     )
     for server in _choose(prompter, question, offered):
         place = _ask_place(prompter, server, target) if server.question else ""

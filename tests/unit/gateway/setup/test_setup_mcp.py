@@ -75,6 +75,9 @@ def test_only_servers_whose_program_is_installed_and_that_are_new_are_offered(
 def test_without_a_person_nothing_is_asked_said_or_added(tmp_path: Path) -> None:
     said: list[str] = []
     assert asked(tmp_path, FlagPrompter({}, said.append)) == []
+    person = Person()
+    assert asked(tmp_path, FlagPrompter({"usd": "5"}, said.append, person)) == []
+    assert person.asked == []
     assert said == []
 
 
