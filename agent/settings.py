@@ -396,6 +396,12 @@ class McpSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
         return not any(fnmatchcase(tool, pattern) for pattern in self.tools.deny)
 
     @property
+    def login_command(self) -> str:
+        """The command with which a person logs in at the server."""
+        program = "/mcp" if self.login == "person" else "holdfast mcp"
+        return f"{program} login {self.name}"
+
+    @property
     def expected_tools(self) -> frozenset[str]:
         """Exact names of tools that the server should have."""
         names = (*(self.enabled_tools or ()), *(self.tools.allow or ()))

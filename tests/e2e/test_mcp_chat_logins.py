@@ -224,7 +224,7 @@ async def test_the_login_of_a_person_serves_only_that_person(tmp_path: Path) -> 
             body = model.requests[2].body
             offered = {each["function"]["name"] for each in body.get("tools", ())}
             assert "vault_open_sesame" not in offered
-            assert "tell the user to send: /mcp login vault" in kit.system(3)
+            assert "tell the user to send /mcp login vault" in kit.system(3)
             assert "vault_open_sesame" not in {
                 tool.name for tool in kit.mcp_servers.tools("memory:1001")
             }

@@ -38,8 +38,8 @@ class CallHooks(msgspec.Struct, frozen=True):
 class LoginRequired(Exception):
     """The server asks for a login, and only a person can log in."""
 
-    def __init__(self, server: str, reason: str) -> None:
-        super().__init__(f"{reason}; log in with: holdfast mcp login {server}")
+    def __init__(self, command: str, reason: str) -> None:
+        super().__init__(f"{reason}; log in with: {command}")
 
 
 class LoginFailed(Exception):

@@ -75,7 +75,7 @@ async def stored_login(
                 async with asyncio.timeout(_LOGIN_SECONDS):
                     await log_in(settings, store, None)
             except (LoginFailed, TimeoutError) as error:
-                raise LoginRequired(settings.name, error_text(error)) from error
+                raise LoginRequired(settings.login_command, error_text(error)) from error
         return StoredLogin(settings, store)
     return StoredLogin(settings, store) if await store.has_tokens() else None
 
@@ -134,7 +134,7 @@ class StoredLogin(OAuthClientProvider):
     def __init__(self, settings: McpSettings, store: LoginStore) -> None:
         metadata = OAuthClientMetadata(redirect_uris=[AnyUrl("http://127.0.0.1/callback")])
         super().__init__(settings.url or "", metadata, store)
-        self._name = settings.name
+        self._login_command = settings.login_command
         self._store = store
 
     async def is_usable(self) -> bool:
@@ -171,7 +171,9 @@ class StoredLogin(OAuthClientProvider):
                     await self._handle_refresh_response((yield await self._refresh_token()))
                 )
                 if not refreshed:
-                    raise LoginRequired(self._name, "the server does not accept the stored login")
+                    raise LoginRequired(
+                        self._login_command, "the server does not accept the stored login"
+                    )
         self._add_auth_header(request)
         yield request
 

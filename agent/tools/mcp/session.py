@@ -346,7 +346,7 @@ async def _open_http_client(
         LoginRequired: The server asks for a login.
     """
     headers = {name: value.reveal() for name, value in settings.headers.items()}
-    http = await opened.enter_async_context(McpHttpClient(settings.name, headers, auth))
+    http = await opened.enter_async_context(McpHttpClient(settings.login_command, headers, auth))
     try:
         return await opened.enter_async_context(
             make_client(http_transport(settings, listener, http))
@@ -354,7 +354,9 @@ async def _open_http_client(
     except (MCPError, ExceptionGroup) as error:
         status = http.rejection.status if http.rejection else None
         if status == httpx2.codes.UNAUTHORIZED:
-            raise LoginRequired(settings.name, _why_unauthorized(settings, auth)) from error
+            raise LoginRequired(
+                settings.login_command, _why_unauthorized(settings, auth)
+            ) from error
         if status not in _STATUSES_OF_OLDER_SERVERS:
             raise
         try:

@@ -60,7 +60,8 @@ def describe_missing_login(server: str) -> str:
     """Return the note of the system prompt about a server at which the person has no login."""
     return (
         f"The tools of the MCP server {server} are not available: the user has not logged in there. "
-        f"If a request needs them, tell the user to send: /mcp login {server}"
+        f"If a request needs them, tell the user to send /mcp login {server} (on Slack: !mcp login "
+        f"{server})."
     )
 
 

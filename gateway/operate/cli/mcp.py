@@ -219,6 +219,9 @@ def login(options: ConfigOptions, name: str, *, as_json: bool) -> None:
     if server.url is None:
         msg = f"{name} is a program, and only servers with a url have a login."
         raise ConfigError(msg)
+    if server.login == "person":
+        msg = f"At {name} each person logs in in a private chat, with {server.login_command}."
+        raise ConfigError(msg)
     from gateway.operate.mcp.login_page import log_in_at_terminal  # noqa: PLC0415 - slow
 
     needed = asyncio.run(log_in_at_terminal(server, loaded.home / MCP_LOGIN_FOLDER))
