@@ -133,7 +133,7 @@ CATALOGUE: dict[NoticeId, str] = {
     NoticeId.PAIR_REVOKED: "🚫 {principal} no longer has access.",
     NoticeId.PAIR_UNKNOWN: "No open request has this code or id. {c:pair} list shows them.",
     NoticeId.PAIR_LIST: "{list}",
-    NoticeId.HELP: "{list}[+ \n\n**Prompts of MCP servers**\n{prompts}]",
+    NoticeId.HELP: "{list}[+ \n\nPrompts of MCP servers:\n{prompts}]",
     NoticeId.SESSIONS: "{list}\n{c:resume} NUMBER returns to one of them.",
     NoticeId.PAIR_USAGE: "Use: {c:pair} list, {c:pair} approve CODE (or ID) or {c:pair} revoke ID",
     NoticeId.REFUSED_MENTION: "👤 {name} ({principal}) mentioned me in {chat} and has no access.",
