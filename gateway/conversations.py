@@ -44,6 +44,7 @@ from gateway.inbound.reactions import MessageReactions
 from gateway.inbound.reader import InboxReader, origin_of, read_event
 from gateway.inbound.reception import Reception, ReceptionHandlers, ReceptionRules
 from gateway.mcp.logins import ServerLogins
+from gateway.mcp.messages import PromptMessages
 from gateway.mcp.prompts import ServerPrompts
 from gateway.media.fetch import AttachmentFetcher, FetchLimits
 from gateway.media.outgoing import OutgoingFiles
@@ -76,15 +77,9 @@ from gateway.turns.feeds import Feeds
 from gateway.turns.host import ConversationHost
 from gateway.turns.models import Models
 from gateway.turns.services import TurnServices
-from platforms.core.contract import File, InboundMessage, Part
 from sessions.changes import PutItem, SetInbox
 from sessions.conversation.actor import ActorServices
-from sessions.conversation.events import (
-    BusyPolicy,
-    InterruptTurn,
-    MessageArrived,
-    RunningTurn,
-)
+from sessions.conversation.events import BusyPolicy, InterruptTurn, RunningTurn
 from sessions.conversation.expiry import ExpiryPolicy
 from sessions.conversation.pool import SessionPool
 from sessions.errors import StoreError
@@ -213,7 +208,14 @@ class Conversations:
         self.prompts = ServerPrompts(
             services.mcp,
             jobs=self._command_jobs,
-            hand_over=self._take_prompt,
+            hand_over=PromptMessages(
+                store,
+                clock,
+                reader=self._reader,
+                reactions=self._reactions,
+                has_access=self._has_access,
+                post=self.pool.post,
+            ).take,
             redact=services.redact,
         )
         self._notices = NoticeSender(services.announcer, services.delivery)
@@ -342,30 +344,6 @@ class Conversations:
     async def _may_get_answer(self, call: CommandCall) -> bool:
         entry = await self._services.store.inbox.get(call.context.inbox)
         return entry is None or self._has_access(entry)
-
-    async def _take_prompt(self, call: CommandCall, parts: tuple[Part, ...]) -> None:
-        """Replace a stored command by a message with these parts, and answer it.
-
-        The files of the command stay with it.
-        """
-        store, clock = self._services.store, self._services.clock
-        entry = await store.inbox.get(call.context.inbox)
-        if entry is None or entry.state is not InboxState.COMMAND:
-            return
-        event = read_event(entry)
-        assert isinstance(event, InboundMessage)  # noqa: S101 - buttons are no prompts
-        files = (part for part in event.parts if isinstance(part, File))
-        message = msgspec.structs.replace(event, parts=(*parts, *files))
-        payload = msgspec.json.encode(message)
-        taken = msgspec.structs.replace(entry, state=InboxState.WAITING, payload=payload)
-        await store.apply(
-            SetInbox(ids=(entry.id,), state=taken.state, at=clock.now(), payload=payload)
-        )
-        if not self._has_access(taken):  # revoked while it was stored
-            await store.apply(SetInbox(ids=(entry.id,), state=InboxState.IGNORED, at=clock.now()))
-            return
-        self._reactions.on_accepted(taken)
-        self.pool.post(taken.key, MessageArrived(self._reader.make_pending(taken, message, None)))
 
     def degraded_parts(self) -> dict[str, str]:
         """Return the problems of models and MCP servers, without which the gateway still runs."""

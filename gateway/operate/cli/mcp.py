@@ -26,7 +26,7 @@ from gateway.operate.cli.common import (
 )
 from gateway.operate.cli.found_config import confirm_found_config, remember_found_config
 from gateway.operate.mcp.client_json import ImportedServer, read_client_json
-from gateway.operate.mcp.drafts import add_server, configured_names
+from gateway.operate.setup.mcp_tables import add_server, configured_names
 from gateway.operate.setup.places import choose_target
 from gateway.operate.setup.wizard import read_draft, write_config
 from gateway.process.control_socket import NotRunning

@@ -8,9 +8,9 @@ from pathlib import Path
 from msgspec import Struct
 
 from gateway.operate.mcp.client_json import ImportedServer
-from gateway.operate.mcp.drafts import add_server, configured_names
 from gateway.operate.setup.asking import AnswerError, Prompter, SetupQuestion
 from gateway.operate.setup.draft import ConfigDraft
+from gateway.operate.setup.mcp_tables import add_server, configured_names
 from gateway.operate.setup.places import ConfigTarget
 from sessions.values.spelling import did_you_mean
 
