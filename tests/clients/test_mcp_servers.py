@@ -6,6 +6,7 @@ import contextlib
 import json
 import re
 import socket
+import struct
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
@@ -208,16 +209,24 @@ async def serving_page() -> AsyncIterator[str]:
 # --- pictures -----------------------------------------------------------------------------------
 
 
-async def test_a_picture_of_a_result_reaches_a_model_that_can_see(
+def looking(body: dict[str, Any]) -> Script:
+    """A model that asks for a picture, and describes what it then sees."""
+    seen = list(pictures_in(body))
+    if not seen:
+        return calls(("c1", "everything_get-tiny-image", "{}"))
+    width, height = struct.unpack(">II", seen[0][16:24])
+    return ok(f"A picture of {width} by {height} pixels.")
+
+
+async def test_a_picture_of_a_result_is_described_by_a_model_that_can_see(
     node_servers: Path, tmp_path: Path
 ) -> None:
     table = node_table("everything", node_servers)
-    async with (
-        ModelServer(calling(("everything_get-tiny-image", {}))) as model,
-        configured(tmp_path, model, table) as daemon,
-    ):
+    async with ModelServer(looking) as model, configured(tmp_path, model, table) as daemon:
         await until_connected(daemon, "everything")
-        await ask(daemon)
+        answer = await ask(daemon)
+        said = answer["choices"][0]["message"]["content"]
+        assert re.fullmatch(r"A picture of [1-9]\d* by [1-9]\d* pixels\.", said)
         pictures = list(pictures_in(model.requests[-1].body))
     assert len(pictures) == 1
     assert pictures[0].startswith(PNG_HEAD)
