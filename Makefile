@@ -85,7 +85,7 @@ floods: dev-environment
 	$(BIN)/python -m tests.faults.floods $(ARGS)
 
 markdown: dev-environment
-	-cd tests/node/markdown && npm install --ignore-scripts --no-audit --no-fund --no-package-lock --loglevel=error
+	@scripts/node-packages
 	$(BIN)/python -m tests.faults.markdown_judges
 	$(BIN)/python -m tests.faults.markdown $(ARGS)
 
@@ -138,7 +138,7 @@ lock:
 	scripts/lock $(ARGS)
 
 clean:
-	rm -rf .venv tests/node/node_modules build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache htmlcov .coverage .coverage.*
+	rm -rf .venv tests/node/node_modules tests/node/markdown/node_modules build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache htmlcov .coverage .coverage.*
 	find agent gateway platforms sessions tests scripts -name __pycache__ -prune -exec rm -rf {} +
 
 run-environment:

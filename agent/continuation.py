@@ -58,6 +58,7 @@ class RequestOutcome(msgspec.Struct, frozen=True, kw_only=True):
     only_announced: bool = False  # the text announces an action, and the model is known for that
     after_tools: bool = False  # the step follows tool results
     has_other_target: bool = False
+    opened_stream: bool = False  # a stream was requested, and its response began
 
 
 # --- actions -----------------------------------------------------------------------------------
@@ -227,6 +228,7 @@ class Recovery:
             self._output_limit_count
         ) = 0
         self._streaming_refused = False
+        self._blank_streams = 0  # streams in a row that the service ended without any output
 
     def next_action(self, outcome: RequestOutcome, now: float) -> RecoveryAction:
         """Return the next action; call exactly once per request."""
@@ -336,6 +338,9 @@ class Recovery:
             return self._on_unsealed_calls(outcome, cause)
         self._failure_count += 1
         stalled = isinstance(error, errors.Stalled)
+        ended = error is None or isinstance(error, errors.EndedEarly)
+        blank = phase is CutPhase.BEFORE_FIRST and outcome.opened_stream and ended
+        self._blank_streams = self._blank_streams + 1 if blank else 0
         if (
             stalled
             and phase is CutPhase.BEFORE_FIRST
@@ -344,9 +349,26 @@ class Recovery:
         ):
             return SwitchTarget(cause)
         if self._failure_count >= _MAX_FAILURES:
+            if self._needs_answer_without_stream(outcome):
+                self._streaming_refused = True
+                return RetryRequest(
+                    wait_seconds=self._backoff_seconds(error), without_streaming=True
+                )
             return self._switch_or_give_up(outcome, cause)
         lower = phase is CutPhase.REASONING and self._failure_count > 1
         return RetryRequest(wait_seconds=self._backoff_seconds(error), lower_effort=lower)
+
+    def _needs_answer_without_stream(self, outcome: RequestOutcome) -> bool:
+        """Return True if the service accepts requests, but ends all of its streams at once.
+
+        Some services fail so if the request is wrong; without a stream they name the error.
+        """
+        return (
+            self._blank_streams >= _MAX_FAILURES
+            and not self._streaming_refused
+            and not outcome.has_other_target
+            and not outcome.text_visible
+        )
 
     def _on_error(
         self, error: ProviderError | None, outcome: RequestOutcome

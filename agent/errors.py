@@ -5,6 +5,7 @@ ProviderError          the model service failed to answer
 ├── Overloaded         wait briefly, then switch to the next target
 ├── Stalled            a watchdog timeout: the connection was dead or silent
 ├── ConnectionLost     the connection broke in the middle of an answer
+│   └── EndedEarly     the service ended its response there
 ├── Looping            the model repeated itself endlessly
 ├── ContextTooLong     shorten the conversation, then retry
 ├── OutputTooLong      lower the output limit, then retry
@@ -56,6 +57,10 @@ class Stalled(ProviderError):
 
 class ConnectionLost(ProviderError):
     """The connection to the model service broke."""
+
+
+class EndedEarly(ConnectionLost):
+    """The model service ended its response in the middle."""
 
 
 class Looping(ProviderError):

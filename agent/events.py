@@ -109,7 +109,7 @@ class TurnDone(msgspec.Struct, frozen=True, kw_only=True):
     attempts: int = 0  # requests sent to the model
     tools_run: tuple[str, ...] = ()  # completed calls in order, as readable labels
     usage: Usage = Usage()
-    estimated_usage: Usage = Usage()  # of answers for which the service reported no usage
+    estimated_usage: Usage = Usage()  # tokens that the service did not report
     notice: FailureNotice = NoticeId.TURN_FAILED  # notice for a failed turn
     unfinished_drafts: tuple[str, ...] = ()  # unfinished files, as readable labels
     tell_operator: bool = False  # only an administrator can fix the cause

@@ -138,7 +138,7 @@ class _TurnLoop:
         self._attempt_count = 0
         self._estimated_tokens = 0  # input tokens of the next request; 0: not estimated yet
         self._usage = Usage()
-        self._estimated_usage = Usage()  # of answers without reported usage
+        self._estimated_usage = Usage()  # tokens that services did not report
         self._unfinished_drafts: dict[str, FileDraft] = {}  # drafts of this turn, by path
         self._losses = CallLosses()  # of the last step
         self._after_recovery = task.resumed  # True if the next answer is the first after a recovery
@@ -359,6 +359,7 @@ class _TurnLoop:
                 after_tools=after_tools,
                 has_other_target=self._route.has_fallback,
                 may_only_announce=self._route.facts.may_only_announce,
+                streamed=self._asks_for_stream(step),
             )
             action = recovery.next_action(outcome, self._clock.monotonic())
             now = self._clock.monotonic()
@@ -470,25 +471,32 @@ class _TurnLoop:
     def _build_request(self, step: StepState) -> ModelRequest:
         target = self._route.target
         effort = step.reasoning_effort(target.settings.reasoning_effort)
-        prefill = self._route.facts.supports_prefill and effort in (None, "none", "minimal")
         tools = step.offered_tools(self._tools.by_name)
         return ModelRequest(
             model=target.model,
             system=self._system,
-            messages=normalize_history(
-                [*self._transcript.messages, *step.request_messages(prefill=prefill)]
-            ),
+            messages=normalize_history([*self._transcript.messages, *self._request_messages(step)]),
             tools=tools,
             max_output_tokens=step.cap or self._route.max_output,
             temperature=target.settings.temperature,
             reasoning_effort=effort,
-            stream=self._route.should_stream(self._clock.monotonic())
-            and not step.without_streaming,
+            stream=self._asks_for_stream(step),
             tool_choice=self._offer.choice(self._step_number) if tools else None,
             parallel_tool_calls=self._options.parallel_tool_calls if tools else None,
             sampling=self._options.sampling,
             answer_format=self._format,
         )
+
+    def _asks_for_stream(self, step: StepState) -> bool:
+        """Return True if requests of this step ask for a stream."""
+        now = self._clock.monotonic()
+        return self._route.should_stream(now) and not step.without_streaming
+
+    def _request_messages(self, step: StepState) -> tuple[Message, ...]:
+        """Return the messages after the history; visible text is prefilled where that works."""
+        effort = step.reasoning_effort(self._route.target.settings.reasoning_effort)
+        prefill = self._route.supports_prefill and effort in (None, "none", "minimal")
+        return step.request_messages(prefill=prefill)
 
     async def _send_request(self, step_number: int, step: StepState) -> AttemptResult:
         pictures = await self._picture_loader.load(self._transcript.rows)
@@ -496,7 +504,7 @@ class _TurnLoop:
 
         def size() -> int:
             self._estimated_tokens = self._estimated_tokens or self._transcript.estimate_with(
-                request, step.request_messages()
+                request, self._request_messages(step)
             )
             return self._estimated_tokens
 
@@ -522,10 +530,12 @@ class _TurnLoop:
         finally:
             step.cancel_notice()
         step.on_result(result)
+        if step.ignored_prefill:
+            self._route.learned.ignores_prefill = True
         self._route.learned.record_token_count(self._estimated_tokens, result.usage.input_tokens)
-        if result.step.usage is None and result.step.ended:
-            output = result.received_characters // _CHARACTERS_PER_TOKEN
-            self._estimated_usage += Usage(size(), output)
+        if result.step.ended and not result.usage.input_tokens:
+            received = result.received_characters // _CHARACTERS_PER_TOKEN
+            self._estimated_usage += Usage(size(), 0 if result.usage.output_tokens else received)
         self._estimated_tokens = 0
         self._usage += result.usage
         await self._journal.attempt_ended(number, result)
@@ -552,7 +562,7 @@ class _TurnLoop:
         if self._transcript.certainly_fits(window):
             return True
         self._estimated_tokens = self._transcript.estimate_with(
-            self._build_request(step), step.request_messages()
+            self._build_request(step), self._request_messages(step)
         )
         tokens = round(self._estimated_tokens * self._route.learned.token_correction)
         return not history_plan.is_too_long(tokens, window, step.cap or self._route.max_output)

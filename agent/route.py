@@ -42,6 +42,11 @@ class Route:
         return model_facts(self.target.model)
 
     @property
+    def supports_prefill(self) -> bool:
+        """True if the current target continues a final assistant message."""
+        return self.facts.supports_prefill and not self.learned.ignores_prefill
+
+    @property
     def window(self) -> int | None:
         """Context window of the current target in tokens; None if unknown."""
         return history_plan.resolve_window(

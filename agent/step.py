@@ -90,6 +90,7 @@ class StepState:
         self._effort_reduction = 0  # levels below the configured effort
         self._seam = Seam("")
         self._text_before = ""  # visible text when the current request was sent
+        self.ignored_prefill = False  # the last answer began again instead of going on
         self._prefilled = False
         self._trailing_blanks = ""  # removed from the prefilled text; the model may repeat them
         self._has_reasoned = False
@@ -188,12 +189,16 @@ class StepState:
     def on_request(self) -> None:
         """Prepare for the answer to a new request."""
         self._text_before = self.text
-        self._seam = Seam(
-            self._continues + self.text,
-            may_replace=self._may_replace or not self.text,
-            new_paragraph=self._awaiting_announced_call,
-            may_end=self._after_refusal,
-        )
+        may_replace = self._may_replace or not self.text
+        if self._prefilled:
+            self._seam = Seam(self.text.rstrip(), may_replace=may_replace, prefilled=True)
+        else:
+            self._seam = Seam(
+                self._continues + self.text,
+                may_replace=may_replace,
+                new_paragraph=self._awaiting_announced_call,
+                may_end=self._after_refusal,
+            )
         if self._has_reasoned:
             self._emit(ReasoningReplaced())
             self._has_reasoned = False
@@ -206,25 +211,31 @@ class StepState:
             self._has_reasoned = True
             self._emit(delta)
         elif self._prefilled:
-            self._apply(TextUpdate(self._strip_repeated_blanks(delta.text)))
+            self._apply(self._strip_repeated_blanks(self._seam.feed(delta.text)))
         elif self._continues or self._text_before:
             self._apply(self._seam.feed(delta.text))
         else:
             self._pieces.append(delta.text)
             self._emit(delta)
 
-    def _strip_repeated_blanks(self, text: str) -> str:
+    def _strip_repeated_blanks(self, update: TextUpdate) -> TextUpdate:
         """Remove leading blanks that already end the visible text."""
+        if update.replaces:
+            return update
+        text = update.text
         while text and self._trailing_blanks.startswith(text[0]):
             text, self._trailing_blanks = text[1:], self._trailing_blanks[1:]
         if text:
             self._trailing_blanks = ""
-        return text
+        return TextUpdate(text)
 
     def on_result(self, result: AttemptResult) -> None:
         """Finish a request: release held text and remove repetition."""
         cut = isinstance(result.verdict, Cut)
-        if (self._continues or self._text_before) and not self._prefilled:
+        if self._prefilled:
+            self._apply(self._strip_repeated_blanks(self._seam.close(cut=cut)))
+            self.ignored_prefill = self._seam.restarted
+        elif self._continues or self._text_before:
             self._apply(self._seam.close(cut=cut))
         if self._continues and not (cut or result.step.calls or self.text.strip()):
             self._apply(TextUpdate(result.step.text))  # a repetition is better than no answer
@@ -268,10 +279,12 @@ class StepState:
         after_tools: bool,
         has_other_target: bool,
         may_only_announce: bool = False,
+        streamed: bool = True,
     ) -> RequestOutcome:
         """Summarize the last request for the recovery decision.
 
-        `may_only_announce` is the model's trait from `agent.model.known_models`.
+        `may_only_announce` is the model's trait from `agent.model.known_models`. `streamed` means
+        that the request asked for a stream.
         """
         step = result.step
         could_act = may_only_announce and bool(self._schemas) and not step.calls
@@ -292,6 +305,7 @@ class StepState:
             only_announced=could_act and is_only_announcement(self.text),
             after_tools=after_tools,
             has_other_target=has_other_target,
+            opened_stream=streamed and step.opened,
         )
 
     # --- the next request ----------------------------------------------------------------------

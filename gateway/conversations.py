@@ -99,6 +99,7 @@ log = logging.getLogger(__name__)
 
 _CLEANUP_INTERVAL_SECONDS = 3600.0
 _DAY_MS = 86_400_000
+_OWN_WORDS = COMMANDS.words
 
 
 class Services(msgspec.Struct, frozen=True, kw_only=True):
@@ -345,6 +346,10 @@ class Conversations:
         entry = await self._services.store.inbox.get(call.context.inbox)
         return entry is None or self._has_access(entry)
 
+    def _command_words(self) -> frozenset[str]:
+        prompts = self.prompts.words()
+        return _OWN_WORDS | prompts if prompts else _OWN_WORDS
+
     def degraded_parts(self) -> dict[str, str]:
         """Return the problems of models and MCP servers, without which the gateway still runs."""
         models = self.admin_alerts.model_problems()
@@ -385,7 +390,7 @@ class Conversations:
                 message_limits=lambda person, requester: message_limits(
                     services.settings().limits, person, requester
                 ),
-                command_words=lambda: COMMANDS.words | self.prompts.words(),
+                command_words=self._command_words,
                 prompt_words=self.prompts.words,
                 restored_at=int(restored_at or 0),
             ),

@@ -65,6 +65,7 @@ class StepResult(msgspec.Struct, frozen=True, kw_only=True):
     usage: UsageChunk | None = None
     received_characters: int = 0  # text, reasoning and arguments together
     request_id: str = ""
+    opened: bool = False  # the service accepted the request, and its response began
     opaque_parts: tuple[dict[str, Any], ...] = ()
     """Reasoning parts to send back to the service unchanged."""
 
@@ -141,6 +142,7 @@ class Accumulator:
         self._end_marker_seen = False
         self._usage: UsageChunk | None = None
         self._request_id = ""
+        self._opened = False
         self._opaque_parts: dict[int, dict[str, Any]] = {}
         self._unstreamed = False
 
@@ -173,6 +175,7 @@ class Accumulator:
                 merge_part(self._opaque_parts, index, fields)
             case OpenedChunk(request_id):
                 self._request_id = request_id
+                self._opened = True
             case WholeChunk():
                 self._unstreamed = True
             case PingChunk():
@@ -199,6 +202,7 @@ class Accumulator:
             usage=self._usage,
             received_characters=self.received_characters,
             request_id=self._request_id,
+            opened=self._opened,
             opaque_parts=tuple(self._opaque_parts[index] for index in sorted(self._opaque_parts)),
             unstreamed=self._unstreamed,
         )

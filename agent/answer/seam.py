@@ -20,6 +20,7 @@ import msgspec
 _OVERLAP_WINDOW = 4000  # characters at the end of the old text that may be repeated
 _MIN_OVERLAP = 12  # characters; shorter matches occur by chance
 _MIN_RESTART = 48
+_MIN_PREFILLED_RESTART = 3  # characters of a text that a service repeated as a whole
 _KEEP_OLD_SHARE = 0.8  # a restart that repeats this share keeps the old text
 
 _CLOSING = frozenset(".,;:!?)]}»›”’…%'。、，．：；！？）】」』》")  # noqa: RUF001 - Chinese marks
@@ -48,6 +49,9 @@ class Seam:
 
     With `may_end` the old text may be complete: a continuation that repeats nothing starts a new
     paragraph.
+
+    With `prefilled` the model was given the old text as the beginning of its own answer, so the
+    join is exact, and only a service that ignores the beginning repeats it, from the first word.
     """
 
     def __init__(
@@ -57,6 +61,7 @@ class Seam:
         may_replace: bool = True,
         new_paragraph: bool = False,
         may_end: bool = False,
+        prefilled: bool = False,
     ) -> None:
         self._old = old.rstrip() if new_paragraph else old
         self._new_paragraph = new_paragraph
@@ -64,6 +69,7 @@ class Seam:
         self._tail = self._old[-_OVERLAP_WINDOW:]
         self._may_replace = may_replace
         self._may_end = may_end
+        self._prefilled = prefilled
         self._held_pieces: list[str] = []
         self._held_characters = 0
         self._restart_characters = 0  # length of the prefix shared with the old text
@@ -114,7 +120,8 @@ class Seam:
         if self._joined:
             return TextUpdate()
         held = "".join(self._held_pieces)
-        self._repeated_ending = bool(held.strip()) and self._tail.rstrip().endswith(held.rstrip())
+        ending = self._tail.rstrip().endswith(held.rstrip()) and not self._prefilled
+        self._repeated_ending = ending and bool(held.strip())
         if cut and self._is_undecided():
             self._joined = True
             self._held_pieces = []
@@ -138,7 +145,8 @@ class Seam:
     def _is_undecided(self) -> bool:
         # Either the held text occurs near the end of the old text, so the overlap may still grow,
         # or the held text is a prefix of the old text, so the model may be repeating everything.
-        return self._overlap_at >= 0 or self._restart_characters == self._held_characters
+        may_overlap = self._overlap_at >= 0 and not self._prefilled
+        return may_overlap or self._restart_characters == self._held_characters
 
     def _join(self, held: str, *, closed: bool = False) -> TextUpdate:
         if self._new_paragraph:
@@ -151,8 +159,7 @@ class Seam:
             self._restarted = overlap == len(self._old)
             return self._append(held[overlap:])
         if not self._restarted:
-            separator = _paragraph_separator if self._may_end else _separator
-            return self._append(separator(self._old, held) + held)
+            return self._append(self._separator(held) + held)
         if self._restart_characters == len(held):
             return TextUpdate()
         if self._restart_characters >= _KEEP_OLD_SHARE * len(self._old):
@@ -160,6 +167,12 @@ class Seam:
             return self._append(_separator(self._old, rest) + rest)
         self._ignoring = not self._may_replace
         return msgspec.structs.replace(self._append(held), replaces=self._may_replace)
+
+    def _separator(self, held: str) -> str:
+        if self._prefilled:
+            return ""
+        choose = _paragraph_separator if self._may_end else _separator
+        return choose(self._old, held)
 
     def _join_paragraph(self, held: str, *, closed: bool) -> TextUpdate:
         overlap = self._overlap_length(held, closed=closed)
@@ -173,6 +186,8 @@ class Seam:
         return self._append("\n" * (2 - self._trailing_blanks.count("\n")) + rest)
 
     def _restart_threshold(self, *, closed: bool) -> float:
+        if self._prefilled:
+            return _MIN_RESTART
         # A continuation that ends early in a restart cannot match more characters, and most of a
         # short text is as significant as 48 characters of a long one.
         whole = closed and self._restart_characters == self._held_characters
@@ -182,7 +197,11 @@ class Seam:
     def _overlap_length(self, held: str, *, closed: bool) -> int:
         """Return the length of the longest overlap of old suffix and held prefix."""
         if self._restart_characters == len(self._old):
-            return self._restart_characters
+            # The first letters of a prefilled answer may well be followed by the same letters.
+            short = self._prefilled and len(self._old) < _MIN_PREFILLED_RESTART
+            return 0 if short else self._restart_characters
+        if self._prefilled:
+            return 0
         if closed and self._tail.endswith(held):
             return len(held)
         most = min(len(held), len(self._tail))

@@ -77,6 +77,7 @@ class LearnedTarget:
     def __init__(self) -> None:
         self.breaker = CircuitBreaker()
         self.context_window: int | None = None  # tokens, from the service's overflow error
+        self.ignores_prefill = False  # the service began a prefilled answer again
         self._unmarked_ends = 0
         self._no_stream_until: float | None = None
         self._first_token_times = DurationHistogram()

@@ -7,7 +7,6 @@ the signature of `build` in the built-in modules.
 
 from collections.abc import Callable
 from importlib import import_module
-from importlib.metadata import entry_points
 from typing import Protocol, runtime_checkable
 
 import msgspec
@@ -15,6 +14,7 @@ import msgspec
 from agent.errors import BadRequest
 from agent.model.contract import Provider
 from agent.settings import SERVICES, TargetSettings
+from sessions.values.entry_points import entry_points_of
 
 BuildProvider = Callable[[TargetSettings], Provider]
 
@@ -70,9 +70,7 @@ class ResolvedModel(msgspec.Struct, frozen=True):
 
 def available_providers() -> tuple[str, ...]:
     """Return the names of all installed providers."""
-    return tuple(
-        sorted({*_BUILT_IN, *(entry.name for entry in entry_points(group=_ENTRY_POINT_GROUP))})
-    )
+    return tuple(sorted({*_BUILT_IN, *entry_points_of(_ENTRY_POINT_GROUP).names}))
 
 
 def build_provider(settings: TargetSettings) -> Provider:
@@ -113,7 +111,7 @@ def _find_builder(name: str) -> BuildProvider:
     if name in _BUILT_IN:
         build: BuildProvider = import_module(_BUILT_IN[name]).build
         return build
-    for entry in entry_points(group=_ENTRY_POINT_GROUP, name=name):
+    for entry in entry_points_of(_ENTRY_POINT_GROUP).select(name=name):
         loaded: BuildProvider = entry.load()
         return loaded
     installed = ", ".join(available_providers())

@@ -1,7 +1,6 @@
 """The registry of built-in and installed tools."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from importlib.metadata import entry_points
 
 from agent.model.contract import ToolSchema
 from agent.tools.clock import current_time
@@ -10,6 +9,7 @@ from agent.tools.files.reading import list_dir, read_file
 from agent.tools.files.searching import search_files
 from agent.tools.files.sending import send_file
 from agent.tools.files.writing import edit_file, write_file, write_file_continue
+from sessions.values.entry_points import entry_points_of
 
 _ENTRY_POINT_GROUP = "holdfast.tools"
 
@@ -59,7 +59,7 @@ class ToolRegistry:
 
 def load_entry_points() -> tuple[Tool, ...]:
     """Load the tools of other distributions: each entry point of `holdfast.tools` is one `Tool`."""
-    return tuple(entry.load() for entry in entry_points(group=_ENTRY_POINT_GROUP))
+    return tuple(entry.load() for entry in entry_points_of(_ENTRY_POINT_GROUP))
 
 
 def filter_enabled(tools: Iterable[Tool], families: Collection[str]) -> tuple[Tool, ...]:

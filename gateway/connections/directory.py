@@ -15,6 +15,7 @@ from platforms.core.contract import (
     OffersRoutes,
     capabilities_in,
 )
+from platforms.core.errors import Unauthorized
 
 
 class AdapterDirectory:
@@ -65,9 +66,9 @@ class AdapterDirectory:
 
     # --- state reported by others ---------------------------------------------------------------
 
-    def on_credentials_refused(self, adapter: Adapter) -> None:
+    def on_credentials_refused(self, adapter: Adapter, error: Unauthorized) -> None:
         """Mark an adapter whose credentials were refused during a delivery."""
-        self._supervised[adapter.name, adapter.account].on_credentials_refused()
+        self._supervised[adapter.name, adapter.account].on_credentials_refused(error)
 
     def set_warning(self, platform: str, text: str) -> None:
         """Set the warning of a connected platform; an empty text clears it."""

@@ -95,7 +95,10 @@ class SupervisedAdapter:
                 await self._run_once(inbox)
                 self.error = "its connection ended"
             except Unauthorized as error:
-                log.error("%s: %s; disconnected until the next start", self.name, error)  # noqa: TRY400 - the operator needs the sentence, not a traceback
+                if self.state is ConnectionState.REFUSED:  # a delivery has reported the reason
+                    log.error("%s: disconnected until the next start", self.name)  # noqa: TRY400 - see below
+                else:
+                    log.error("%s: %s; disconnected until the next start", self.name, error)  # noqa: TRY400 - the operator needs the sentence, not a traceback
                 self.state, self.error = ConnectionState.REFUSED, str(error)
                 self._on_change()
                 return
@@ -124,9 +127,9 @@ class SupervisedAdapter:
             await self._sleep(max(least, pause * (0.75 + self._randomness() / 2)))
             pause = min(pause * 2, MAX_PAUSE_SECONDS)
 
-    def on_credentials_refused(self) -> None:
+    def on_credentials_refused(self, error: Unauthorized) -> None:
         """Record that the platform refused the credentials during a delivery."""
-        self.state, self.error = ConnectionState.REFUSED, "it does not accept the bot's credentials"
+        self.state, self.error = ConnectionState.REFUSED, str(error)
         log.error("%s: %s; delivery is paused until it connects again", self.name, self.error)
         self._on_change()
 

@@ -264,7 +264,7 @@ class Lane:
                 self._on_rejected(move, outcome)
             case Unauthorized():
                 self._undo(entry, step)
-                self.link.on_credentials_refused()
+                self.link.on_credentials_refused(outcome)
             case _:
                 self._on_unconfirmed(move, outcome)
 

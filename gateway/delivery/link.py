@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from gateway.delivery.pacing import AccountBudget
 from platforms.core.contract import Adapter, Draft, Op, Receipt, Typing
-from platforms.core.errors import PlatformError, Unconfirmed
+from platforms.core.errors import PlatformError, Unauthorized, Unconfirmed
 
 log = logging.getLogger(__name__)
 
@@ -30,7 +30,7 @@ class AdapterLink:
     def __init__(
         self,
         adapter: Adapter,
-        on_refused: Callable[[Adapter], None],
+        on_refused: Callable[[Adapter, Unauthorized], None],
         on_delivered: OnDelivered = lambda *_: None,
         now: float = 0.0,
     ) -> None:
@@ -45,12 +45,11 @@ class AdapterLink:
         self._on_refused = on_refused
         self._on_delivered = on_delivered
 
-    def on_credentials_refused(self) -> None:
+    def on_credentials_refused(self, error: Unauthorized) -> None:
         """Mark the platform as disconnected until credentials are accepted again."""
         if self.is_connected:
             self.is_connected = False
-            log.error("%s no longer accepts the bot's credentials", self.adapter.name)
-            self._on_refused(self.adapter)
+            self._on_refused(self.adapter, error)
 
     async def deliver(self, op: Op, deadline_seconds: float) -> DeliveryOutcome:
         """Carry out an op within a deadline; return the receipt or error, and never raise."""

@@ -23,6 +23,7 @@ from platforms.core.contract import (
     Task,
     capabilities_in,
 )
+from platforms.core.errors import Unauthorized
 from sessions.changes import Change, PutItem
 from sessions.errors import StoreError
 from sessions.records import ItemState, OutboxItem
@@ -116,7 +117,7 @@ class Delivery:
         redact: Callable[[str], str] = _unchanged,
         start_redaction: Callable[[], LiveRedaction | None] = lambda: None,
         deadline_seconds: float = 30.0,
-        on_refused: Callable[[Adapter], None] = lambda _: None,
+        on_refused: Callable[[Adapter, Unauthorized], None] = lambda *_: None,
         on_delivered: OnDelivered = lambda *_: None,
     ) -> None:
         self.store = store

@@ -143,7 +143,7 @@ class ChatReactions:
             return
         log.debug("no reaction on %s in %s: %s", op.message, op.address.chat, outcome)
         if isinstance(outcome, Unauthorized):
-            self._link.on_credentials_refused()
+            self._link.on_credentials_refused(outcome)
         elif isinstance(outcome, Unavailable):
             # Delay reactions only: answers detect a rate limit themselves.
             pause = _PAUSE_SECONDS if outcome.retry_after is None else outcome.retry_after

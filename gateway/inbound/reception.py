@@ -147,7 +147,7 @@ class Reception:
             return await self._turn_away(event, decision)
         match event:
             case InboundMessage():
-                return await self._receive_message(event, decision)
+                return await self._receive_message(event, decision, policy)
             case InboundAction():
                 return await self._receive_command(event, decision, InboxDecision.BUTTON)
             case InboundEdit() | InboundDelete():
@@ -160,7 +160,8 @@ class Reception:
 
         Returns the row under which the request is stored; for a repeated request, the earlier row.
         """
-        allowed = decide_access(self._rules.policy(), event)
+        policy = self._rules.policy()
+        allowed = decide_access(policy, event)
         if not isinstance(allowed, Allowed):
             return MessageRejected()
         limits = self._rules.message_limits(allowed.principal, requester)
@@ -169,7 +170,7 @@ class Reception:
             return MessageRejected(limits[full])
         entry = self._make_entry(event, InboxState.WAITING, allowed.role.name.lower())
         if await self._store.accept(entry):
-            if await self._drop_if_revoked(entry, event):
+            if await self._drop_if_revoked(entry, event, policy):
                 return MessageRejected()
             _log_received(entry, event.text)
             pending = self._reader.make_pending(entry, event, command=None)
@@ -190,7 +191,9 @@ class Reception:
 
     # --- accepted -----------------------------------------------------------------------------
 
-    async def _receive_message(self, event: InboundMessage, allowed: Allowed) -> Accepted:
+    async def _receive_message(
+        self, event: InboundMessage, allowed: Allowed, policy: Policy
+    ) -> Accepted:
         if event.at < self._rules.restored_at:
             return await self._refuse_before_restore(event)
         parsed = routing.parse_command(event.text, self._rules.command_words())
@@ -211,7 +214,7 @@ class Reception:
         if not await self._store.accept(entry):
             await self._recheck_stored(entry)
             return Accepted.DUPLICATE
-        if await self._drop_if_revoked(entry, event):
+        if await self._drop_if_revoked(entry, event, policy):
             return Accepted.IGNORED
         _log_received(entry, event.text)
         self._reactions.on_accepted(entry)
@@ -229,12 +232,15 @@ class Reception:
             event, InboxDecision.STALE, allowed, NoticeId.MESSAGE_TOO_OLD, fields
         )
 
-    async def _drop_if_revoked(self, entry: InboxEntry, event: InboundMessage) -> bool:
+    async def _drop_if_revoked(
+        self, entry: InboxEntry, event: InboundMessage, earlier_policy: Policy
+    ) -> bool:
         """Drop a message whose sender lost access while the message was stored.
 
-        `gateway.commands.enforcement` did not find the message then.
+        `earlier_policy` allowed the message; `gateway.commands.enforcement` did not find it then.
         """
-        if isinstance(decide_access(self._rules.policy(), event), Allowed):
+        policy = self._rules.policy()
+        if policy is earlier_policy or isinstance(decide_access(policy, event), Allowed):
             return False
         ignored = SetInbox(ids=(entry.id,), state=InboxState.IGNORED, at=self._clock.now())
         await self._store.apply(ignored)

@@ -63,6 +63,7 @@ class ServerPrompts:
         self._offered: tuple[OfferedPrompt, ...] = ()  # of which the commands below are made
         self._commands: tuple[Command, ...] = ()
         self._by_word: dict[str, Command] = {}
+        self._words: frozenset[str] = frozenset()
 
     def commands(self) -> tuple[Command, ...]:
         """See `PromptCommands`."""
@@ -72,7 +73,7 @@ class ServerPrompts:
     def words(self) -> frozenset[str]:
         """See `PromptCommands`."""
         self._update()
-        return frozenset(self._by_word)
+        return self._words
 
     def find(self, word: str) -> Command | None:
         """See `PromptCommands`."""

@@ -71,6 +71,7 @@ _TOKENS = (
     ),  # JWT
     _secret_pattern("://", r"(://[^\s:/@]*:)[^\s/@]+(?=@)"),  # a password in a URL
 )
+_PATTERNS = (_PRIVATE_KEY, *_TOKENS)
 # Discord's tokens have no prefix; their marker is the part between two dots.
 _DISCORD_MIDDLE = re.compile(r"\.[\w-]{6}\.[\w-]{27}")
 _DISCORD = re.compile(r"\b[A-Za-z0-9_-]{23,28}\.[\w-]{6}\.[\w-]{27,}")
@@ -85,6 +86,7 @@ class Redactor:
         self._values: tuple[str, ...] = ()
         self._fixed: frozenset[str] = frozenset()
         self._changing: dict[str, tuple[tuple[str, ...], ...]] = {}  # by name, the newest first
+        self._reduced_values: dict[Callable[[str], str], tuple[str, ...]] = {}
         self._placeholder_key = randomness.token_bytes(_KEY_BYTES)
         for secret in secrets:
             self.add(secret)
@@ -116,6 +118,7 @@ class Redactor:
         # Longest first, because a secret may be a prefix of another one.
         known = {*self._fixed, *changing}
         self._values = tuple(sorted(known, key=lambda form: (-len(form), form)))
+        self._reduced_values.clear()
 
     @property
     def values(self) -> tuple[str, ...]:
@@ -161,13 +164,15 @@ class Redactor:
     def may_contain(self, text: str, reduce: Callable[[str], str]) -> bool:
         """Return False if a reduced text certainly had no secret before.
 
-        `reduce` is the function that has removed characters from the text.
+        `reduce` is the function that has removed characters from the text. Its results for the
+        configured secrets are kept, so it must be a function of a module.
         """
+        reduced = self._reduced_values.get(reduce)
+        if reduced is None:
+            reduced = self._reduced_values[reduce] = tuple(map(reduce, self._values))
         return (
-            any(reduce(value) in text for value in self._values)
-            or any(
-                each.marker in text and each.core.search(text) for each in (_PRIVATE_KEY, *_TOKENS)
-            )
+            any(value in text for value in reduced)
+            or any(each.marker in text and each.core.search(text) for each in _PATTERNS)
             or bool(_DISCORD_MIDDLE.search(text))
         )
 

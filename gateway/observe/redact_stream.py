@@ -76,7 +76,8 @@ def mask_unfinished(text: str, redactor: Redactor) -> str:
     An answer that was stopped or cut ends like this. Ends that may as well be an ordinary word,
     number or address stay.
     """
-    found = _CERTAIN_BEGINNING.search(text, max(0, len(text) - _MAX_TOKEN))
+    last_word = text.rfind(" ") + 1
+    found = _CERTAIN_BEGINNING.search(text, max(last_word, len(text) - _MAX_TOKEN))
     until = found.start() if found else len(text)
     for value in redactor.values:
         at = _find_partial_secret(text, 0, value, until)

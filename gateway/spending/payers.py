@@ -62,10 +62,11 @@ def message_limits(
 def _person_payer(
     limits: LimitSettings, person: str, default: UserLimits, *, is_key: bool = False
 ) -> Payer:
-    personal = limits.users.get(person) or UserLimits()
-    named = personal.tokens_per_day is not None or personal.usd_per_day is not None
+    personal = limits.users.get(person)
+    named = personal and (personal.tokens_per_day is not None or personal.usd_per_day is not None)
     label = "this API key" if is_key else person if named else "each person"
-    return Payer(f"user {person}", label, _first_given(personal, default))
+    given = _first_given(personal, default) if personal else default
+    return Payer(f"user {person}", label, given)
 
 
 def _default_limits(limits: LimitSettings) -> UserLimits:

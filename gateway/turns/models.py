@@ -120,6 +120,7 @@ class Models:
         self.experience = LearnedTargets()
         self._choice_for = choice_for  # by conversation key
         self._tools = tools  # enabled or not
+        self._tool_names = tuple(tool.name for tool in tools)
         self._external = external or ExternalTools()
         self._price_lookup = _price_lookup(settings)  # None unless spending is limited in dollars
         self._settings = settings
@@ -251,7 +252,7 @@ class Models:
         external = self._external
         return ToolRegistry(
             (*filter_enabled(self._tools, families), *external.tools(person)),
-            (*(tool.name for tool in self._tools), *external.reserved_names(person)),
+            (*self._tool_names, *external.reserved_names(person)),
             external.earlier_names(),
         )
 

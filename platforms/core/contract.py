@@ -6,9 +6,10 @@ The core never asks which platform it talks to: all differences are in `Capabili
 """
 
 import enum
+import functools
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, cast, runtime_checkable
 
 import msgspec
 
@@ -436,9 +437,14 @@ class VariesByChat(Protocol):
 
 def capabilities_in(adapter: Adapter, address: Address) -> Capabilities:
     """Return the capabilities in one chat."""
-    if isinstance(adapter, VariesByChat):
-        return adapter.capabilities_in(address)
+    if _varies_by_chat(type(adapter)):
+        return cast("VariesByChat", adapter).capabilities_in(address)
     return adapter.capabilities
+
+
+@functools.cache  # the check of a protocol is slow, and each turn asks several times
+def _varies_by_chat(adapter_class: type[Adapter]) -> bool:
+    return issubclass(adapter_class, VariesByChat)
 
 
 @runtime_checkable

@@ -143,11 +143,20 @@ def has_open_fence(md: str) -> bool:
     return bool(found) and not found[-1].closed
 
 
+_LABEL = re.compile(r"(?<![\w\]\\])!?\[(?P<words>(?:[^\[\]\n]|\[[^\[\]\n]{0,80}\]){1,300})\]\Z")
+_HALF_TARGET = re.compile(
+    r"\((?:<[^<>\n]*|(?P<bare>[^\s<>]*)(?:[ ]+(?:\"[^\"\n]*|'[^'\n]*)\"?'?)?)\Z"
+)
+_SCHEMES = ("https://", "http://", "mailto:")
+
+
 def close_open_marks(md: str) -> str:
     """Close the marks that a partial answer leaves open, so that a growing answer renders well.
 
     Closes code blocks, code spans, `**`, `~~`, `||` and HTML tags. Holds back marks at the very end, whose
-    meaning is still unknown, and the line below a table header until it is complete.
+    meaning is still unknown, the line below a table header until it is complete, and the target of a
+    link: until the target is complete, its words are shown alone. `[words` without a target may still
+    be text and stays.
     """
     found = find_fences(md)
     last = found[-1] if found else None
@@ -164,7 +173,23 @@ def close_open_marks(md: str) -> str:
     return close_open_marks(closed) if has_open_fence(closed) else closed
 
 
+def _without_half_link(tail: str) -> str:
+    """Replace a link whose target is incomplete by its words."""
+    place = tail.rfind("](") + 1
+    target = _HALF_TARGET.match(tail, place) if place else None
+    if target is None or _TARGET.match(tail, place):
+        return tail
+    bare = (target["bare"] or "").lower()
+    if bare and not any(bare.startswith(each) or each.startswith(bare) for each in _SCHEMES):
+        return tail
+    label = _LABEL.search(tail[:place])
+    if label is None or "`" in _open_marks(tail[: label.start()]):
+        return tail
+    return tail[: label.start()] + label["words"]
+
+
 def _close_inline(tail: str) -> str:
+    tail = _without_half_link(tail)
     if not _open_marks(tail):
         return tail
     kept = tail.rstrip(_DANGLING)

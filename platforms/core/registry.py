@@ -4,15 +4,14 @@ A module is found by name and exports `SPEC`; other distributions register their
 point group `holdfast.platforms`. A platform is imported only on lookup.
 """
 
-import functools
 import logging
 import pkgutil
-import sys
 from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 
 import platforms
 from platforms.core.contract import PlatformSpec
+from sessions.values.entry_points import entry_points_of
 from sessions.values.spelling import similar_words
 
 log = logging.getLogger(__name__)
@@ -69,13 +68,7 @@ def _modules() -> list[str]:
 
 
 def _entry_points() -> dict[str, EntryPoint]:
-    return _read_entry_points(tuple(sys.path))
-
-
-@functools.lru_cache(maxsize=1)
-def _read_entry_points(_path: tuple[str, ...]) -> dict[str, EntryPoint]:
-    """Cache the search through all installed distributions, because a start needs it four times."""
-    return {entry.name: entry for entry in entry_points(group=_ENTRY_POINT_GROUP)}
+    return {entry.name: entry for entry in entry_points_of(_ENTRY_POINT_GROUP)}
 
 
 def _unknown_message(name: str) -> str:

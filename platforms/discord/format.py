@@ -11,6 +11,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby
+from urllib.parse import quote
 
 import msgspec
 
@@ -57,8 +58,15 @@ _LANGUAGE = re.compile(r"[\w+\-.#]+", re.ASCII)
 _ADDRESS = re.compile(r"(https?://[^\s<]+[^\s<.,:;\"'\])*_~|`])")
 _MARKUP_LOOKALIKE = re.compile(
     r"\\(?=[^0-9A-Za-z\s])|[*_]{2,}|(?<![^\W_])_|_(?![^\W_])|\*(?!\s)|~{2,}|\|{2,}|`"
-    r"|<(?=@|#\d|a?:\w|t:-?\d|id:|/[\w -]+:\d)|@(?=everyone|here)|\](?=\()"
+    r"|<(?=@|#\d|a?:\w|t:-?\d|id:|/[\w -]+:\d)|@(?=everyone|here)|(?<=\])\("
 )
+_ENDS_EMPHASIS = re.compile(r"(?<!\\)_(?![0-9A-Za-z_])")
+_NAME_SIGN = re.compile(
+    r"```.*?```|(?P<ticks>`+)(?!`).*?(?<!`)(?P=ticks)(?!`)|https?://[^\s<]+"
+    r"|(?P<sign>(?<=[^\W_])_(?=[^\W_]))",
+    re.DOTALL,
+)
+_BLANK = re.compile(r"[\s\ufeff]")  # ends the address of a link on Discord
 _BLOCK_LOOKALIKE = re.compile(r"^( *)(?:(#{1,3} |-# |>>? |>>> |[-*] )|(\d+)(\. ))", re.MULTILINE)
 
 
@@ -68,8 +76,19 @@ def render(md: str, limit: int = MAX_CHARS) -> str:
     for layout in (_aligned_table, _compact_table):
         text = _MarkdownWriter(layout).draw(blocks)
         if len(text) <= limit and (text.strip() or not md.strip()):
-            return text
+            guarded = _guard_names(text)
+            return guarded if len(guarded) <= limit else text
     return md
+
+
+def _guard_names(text: str) -> str:
+    """Escape the `_` of names such as a_b if Discord may read emphasis from there on.
+
+    Discord's emphasis may begin inside a word, and end inside code or a URL.
+    """
+    if not _ENDS_EMPHASIS.search(text):
+        return text
+    return _NAME_SIGN.sub(lambda found: "\\_" if found["sign"] else found[0], text)
 
 
 TableLayout = Callable[[list[list[str]], bool], list[str]]
@@ -320,7 +339,7 @@ def _code_span(text: str) -> str:
 
 def _link(link: Link, runs: list[_StyledRun]) -> str:
     bare = "".join(run.text for run in runs).strip()
-    target = link.url.replace(" ", "%20")
+    target = _BLANK.sub(lambda blank: quote(blank[0]), link.url)
     words = _join_runs(runs).strip()
     if not target.lower().startswith(("http://", "https://")):
         return words if bare in target else f"{words} ({target})"

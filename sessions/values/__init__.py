@@ -7,6 +7,7 @@ item_ids             ids of outbox items and of the ops that show them
 secret               values that never appear in output
 masks                placeholders for secrets in texts that are written back
 duration, size       spans of time and byte counts, as written in a configuration
+entry_points         plugins of installed distributions
 finding              results of checks: ok, warn, fail
 notices              ids of notices, stored and sent to API clients
 loopback, unreached  network addresses of this machine; reasons of network errors

@@ -2,13 +2,12 @@
 
 import ast
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
+from scripts.code_figures import Module
 from sessions.store.schema import metadata
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("gateway", "platforms", "agent", "sessions")
 SECTION = re.compile(r"^## What bounds the store\n(.*?)^## ", re.MULTILINE | re.DOTALL)
 
 
@@ -20,12 +19,6 @@ def named_in(heading: str) -> set[str]:
     return {
         name.removesuffix("…").strip() for cell in first for name in re.findall(r"`(.*?)`", cell)
     }
-
-
-def modules() -> Iterator[tuple[str, ast.Module]]:
-    for package in PACKAGES:
-        for file in (ROOT / package).rglob("*.py"):
-            yield package, ast.parse(file.read_text())
 
 
 def constants(module: ast.Module) -> dict[str, str]:
@@ -58,24 +51,24 @@ def test_every_table_is_bounded() -> None:
     assert named_in("table") == set(metadata.tables)
 
 
-def test_every_shelf_is_bounded() -> None:
+def test_every_shelf_is_bounded(modules: list[Module]) -> None:
     shelves = {
         text
-        for package, module in modules()
-        if package != "platforms"
-        for name, text in constants(module).items()
+        for module in modules
+        if not module.path.startswith("platforms/")
+        for name, text in constants(module.tree).items()
         if name.endswith("SHELF") or name == "DELETED_ANSWERS"
     }
     assert named_in("shelf") == shelves
 
 
-def test_every_key_of_an_adapter_is_bounded() -> None:
+def test_every_key_of_an_adapter_is_bounded(modules: list[Module]) -> None:
     keys = set()
-    for package, module in modules():
-        known = constants(module)
-        for call in ast.walk(module):
-            if package != "platforms" or not isinstance(call, ast.Call):
-                continue
+    for module in modules:
+        if not module.path.startswith("platforms/"):
+            continue
+        known = constants(module.tree)
+        for call in module.calls:
             if ast.unparse(call.func).endswith("shelf.put"):
                 keys.add(key_of(call.args[0], known).strip())
     assert keys == named_in("key of an adapter")

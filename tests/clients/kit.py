@@ -93,9 +93,9 @@ def _uv() -> tuple[Path, dict[str, str]]:
     found = dict(re.findall(r"^(?:global|:env:)\.([\w-]+)='(.*)'$", said, re.MULTILINE))
     names = {"index-url": "UV_DEFAULT_INDEX", "extra-index-url": "UV_INDEX"}
     names["find-links"] = "UV_FIND_LINKS"
-    env = {each: found[key] for key, each in names.items() if key in found}
-    # As pip does: the newest version of all registries, not those of the first one that has any.
-    return tools / "bin/uv", env | {"UV_INDEX_STRATEGY": "unsafe-best-match"}
+    # As pip does: the best version of all registries, not only of the first that has the package.
+    env = {"UV_INDEX_STRATEGY": "unsafe-best-match"}
+    return tools / "bin/uv", env | {names[key]: found[key] for key in names if key in found}
 
 
 def python_program(name: str, *packages: str) -> Path:
@@ -152,6 +152,7 @@ class Program:
             async with self._heard:
                 self.lines.append(line.decode(errors="replace").rstrip())
                 self._heard.notify_all()
+        await self._process.wait()
         async with self._heard:
             self._heard.notify_all()
 

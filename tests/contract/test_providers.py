@@ -358,9 +358,9 @@ async def test_multibyte_characters_may_be_split_between_reads(protocol: Protoco
         pytest.param("S503", errors.Overloaded, "scripted error", id="503"),
         pytest.param("S529", errors.Overloaded, "scripted error", id="529"),
         pytest.param("RST", errors.ConnectionLost, "reset by peer", id="reset before the headers"),
-        pytest.param("FIN", errors.ConnectionLost, "disconnected", id="closed before the headers"),
+        pytest.param("FIN", errors.EndedEarly, "disconnected", id="closed before the headers"),
         pytest.param('H T"a" RST', errors.ConnectionLost, "reset by peer", id="reset in the body"),
-        pytest.param('H T"a" FIN', errors.ConnectionLost, "incomplete", id="closed in the body"),
+        pytest.param('H T"a" FIN', errors.EndedEarly, "incomplete", id="closed in the body"),
         pytest.param(
             'H X"event: error\ndata: upstream\n\n" EOF',
             errors.ConnectionLost,

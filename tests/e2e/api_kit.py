@@ -156,4 +156,5 @@ def daemon_for(home: Path, model: ModelServer) -> Daemon:
         f'model.base_url="{model.url}"',
         'model.api_key="sk-none"',
         f'http.api_key="{KEY}"',
+        warm=True,
     )

@@ -14,6 +14,8 @@ import aiohttp
 
 from gateway.config.loader import read_environment
 from gateway.process import start_log
+from tests.fakes import warm_start
+from tests.fakes.warm_start import WarmProcess
 
 _PAGE = re.compile(r"Chat in the browser: +http://127\.0\.0\.1:(\d+)/")
 _LINK = re.compile(r"http://127\.0\.0\.1:\d+/enter/[\w-]+")
@@ -25,16 +27,22 @@ Row = dict[str, Any]
 
 
 class Daemon:
-    """`holdfast run` on a state folder; may be killed and started again."""
+    """`holdfast run` on a state folder; may be killed and started again.
 
-    def __init__(self, home: Path, *settings: str, env: dict[str, str] | None = None) -> None:
+    A `warm` one need not import the gateway; see `tests.fakes.warm_start`.
+    """
+
+    def __init__(
+        self, home: Path, *settings: str, env: dict[str, str] | None = None, warm: bool = False
+    ) -> None:
         self.home = home
         self.settings = settings
         self.env = env or {}
+        self.warm = warm
         self.port = 0
         self.said: list[str] = []  # what it logged, all starts together
         self._heard = asyncio.Event()  # set with each line
-        self._process: asyncio.subprocess.Process | None = None
+        self._process: asyncio.subprocess.Process | WarmProcess | None = None
         self._readers: list[asyncio.Task[None]] = []
 
     @property
@@ -59,18 +67,12 @@ class Daemon:
             for name, value in read_environment().items()
             if not name.startswith(("HOLDFAST", "OPENAI", "ANTHROPIC", "NOTIFY"))
         }
-        self._process = await asyncio.create_subprocess_exec(
-            *self.words(),
-            env={**environ, **NO_FILE, "HOLDFAST_HOME": str(self.home), **self.env},
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            limit=2**24,
-        )
+        environ = {**environ, **NO_FILE, "HOLDFAST_HOME": str(self.home), **self.env}
+        start = self._start_warm if self.warm else self._start_cold
+        self._process, streams = await start(environ)
         linked: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         async with asyncio.timeout(PATIENCE):
-            for stream in (self._process.stdout, self._process.stderr):
-                assert stream
+            for stream in streams:
                 self._readers.append(asyncio.create_task(self._read(stream, linked)))  # noqa: TID251 - ended with the process
             self._readers[0].add_done_callback(lambda _: linked.done() or linked.cancel())
             try:
@@ -79,6 +81,30 @@ class Daemon:
                 msg = "it ended instead of starting:\n" + "\n".join(self.said)
                 raise AssertionError(msg) from None
         self.port = int(linked.result())
+
+    async def _start_cold(
+        self, environ: dict[str, str]
+    ) -> tuple[asyncio.subprocess.Process, list[asyncio.StreamReader]]:
+        process = await asyncio.create_subprocess_exec(
+            *self.words(),
+            env=environ,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            limit=2**24,
+        )
+        assert process.stdout
+        assert process.stderr
+        return process, [process.stdout, process.stderr]
+
+    async def _start_warm(
+        self, environ: dict[str, str]
+    ) -> tuple[WarmProcess, list[asyncio.StreamReader]]:
+        (out, stdout), (err, stderr) = os.pipe(), os.pipe()
+        process = warm_start.start(*self.words()[1:], env=environ, stdout=stdout, stderr=stderr)
+        os.close(stdout)
+        os.close(stderr)
+        return process, [await _reader(out), await _reader(err)]
 
     async def _read(self, stream: asyncio.StreamReader, linked: asyncio.Future[str]) -> None:
         while line := (await stream.readline()).decode():
@@ -104,15 +130,13 @@ class Daemon:
 
     async def run(self, *words: str) -> str:
         """What another command of ours prints about this one."""
-        asked = await asyncio.create_subprocess_exec(
-            str(Path(sys.executable).with_name("holdfast")),
-            *words,
-            env={**read_environment(), **NO_FILE, "HOLDFAST_HOME": str(self.home)},
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-        )
+        environ = {**read_environment(), **NO_FILE, "HOLDFAST_HOME": str(self.home)}
+        out, stdout = os.pipe()
+        process = warm_start.start(*words, env=environ, stdout=stdout, stderr=stdout)
+        os.close(stdout)
         async with asyncio.timeout(PATIENCE):
-            said, _ = await asked.communicate()
+            said = await (await _reader(out)).read()
+            await process.ended()
         return said.decode()
 
     async def standing(self) -> dict[str, Any]:
@@ -167,7 +191,10 @@ class Daemon:
     async def ended(self) -> int:
         assert self._process
         async with asyncio.timeout(PATIENCE):
-            code = await self._process.wait()
+            if isinstance(self._process, WarmProcess):
+                code = await self._process.ended()
+            else:
+                code = await self._process.wait()
             for reader in self._readers:
                 await reader
         self._readers.clear()
@@ -180,6 +207,15 @@ class Daemon:
     async def __aexit__(self, *_: object) -> None:
         if self._process and self._process.returncode is None:
             await self.kill()
+
+
+async def _reader(pipe: int) -> asyncio.StreamReader:
+    """Read a pipe in the loop that runs, to its end; then it is closed."""
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader(limit=2**24, loop=loop)
+    file = os.fdopen(pipe, "rb", buffering=0)
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader, loop=loop), file)
+    return reader
 
 
 class Page:

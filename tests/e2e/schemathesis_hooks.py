@@ -5,10 +5,22 @@ from typing import Any
 
 import schemathesis
 from schemathesis import Case, HookContext
+from schemathesis.generation.meta import TestPhase
+
+from gateway.config.loader import read_environment
 
 _PICTURE = "data:image/gif;base64,R0lGODlhAQABAAAAACw="
 
 _numbers = count()
+_covering = count()
+_EVERY = int(read_environment().get("SCHEMATHESIS_EVERY", "1"))
+
+
+@schemathesis.hook
+def filter_case(_: HookContext, case: Case[Any]) -> bool:
+    """Of the thousands of cases of the phase `coverage` send each n-th."""
+    covers = case.meta is not None and case.meta.phase.name == TestPhase.COVERAGE
+    return not covers or next(_covering) % _EVERY == 0
 
 
 @schemathesis.hook

@@ -677,6 +677,19 @@ async def test_a_refusal_in_the_text_is_not_repeated(tmp_path: Path) -> None:
         assert not any(refusals)
 
 
+async def test_usage_of_the_request_is_estimated_if_the_service_reports_only_the_answer(
+    tmp_path: Path,
+) -> None:
+    async with (
+        ModelServer('H T"Well." F stop U(7,0) D') as model,
+        served(tmp_path, model) as api,
+    ):
+        answer = await api.chat.create(model="scripted", messages=user("hi"))
+        assert answer.usage
+        assert answer.usage.prompt_tokens > 0
+        assert answer.usage.completion_tokens == 7
+
+
 async def test_usage_is_estimated_if_the_service_reports_none(tmp_path: Path) -> None:
     script = 'H T"one two three four" F stop D'
     async with ModelServer(script) as model, served(tmp_path, model) as api:

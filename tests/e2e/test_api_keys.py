@@ -3,8 +3,6 @@
 import asyncio
 import contextlib
 import json
-import subprocess
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -26,6 +24,7 @@ from sessions.values.clock import SystemClock
 from tests.e2e.api_kit import HTTP, KEY, ApiKit, Wire, events, finish_of, served, text_of, user
 from tests.e2e.daemon import NO_FILE
 from tests.e2e.gateway_kit import opened, talkative
+from tests.fakes import warm_start
 from tests.fakes.agent_kit import Workshop
 from tests.fakes.model_script import calls, ok
 from tests.fakes.model_server import ModelServer
@@ -464,13 +463,9 @@ async def test_names_of_a_client_are_shown_by_why_and_counted_without_a_label(
 
 def why(home: Path, *words: str) -> str:
     """Return the output of `holdfast why` on a state folder."""
-    found = subprocess.run(
-        [str(Path(sys.executable).with_name("holdfast")), "why", *words],
-        env={**read_environment(), **NO_FILE, "HOLDFAST_HOME": str(home)},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    env = {**read_environment(), **NO_FILE, "HOLDFAST_HOME": str(home)}
+    found = warm_start.run("why", *words, env=env, cwd=home)
+    found.check_returncode()
     return found.stdout
 
 

@@ -63,7 +63,7 @@ async def test_terminal_waits_for_a_dead_daemon_and_continues_with_the_next(
 ) -> None:
     async with ModelServer(talkative) as model:
         async with (
-            Daemon(tmp_path, *settings(model), env=KEY) as daemon,
+            Daemon(tmp_path, *settings(model), env=KEY, warm=True) as daemon,
             terminal_at(daemon) as seat,
         ):
             seat.types("hello\n")
@@ -84,7 +84,7 @@ async def test_unread_input_is_sent_again_to_the_next_daemon_and_answered_once(
 ) -> None:
     async with ModelServer(talkative) as model:
         async with (
-            Daemon(tmp_path, *settings(model), env=KEY) as daemon,
+            Daemon(tmp_path, *settings(model), env=KEY, warm=True) as daemon,
             terminal_at(daemon) as seat,
         ):
             seat.types("hello\n")
@@ -104,7 +104,7 @@ async def test_unread_input_is_sent_again_to_the_next_daemon_and_answered_once(
 async def test_terminal_can_exit_without_a_daemon(tmp_path: Path) -> None:
     async with (
         ModelServer(talkative) as model,
-        Daemon(tmp_path, *settings(model), env=KEY) as daemon,
+        Daemon(tmp_path, *settings(model), env=KEY, warm=True) as daemon,
         terminal_at(daemon) as seat,
     ):
         await daemon.kill()
@@ -118,7 +118,7 @@ async def test_shown_part_of_an_answer_is_not_repeated_after_a_crash(
 ) -> None:
     half = "half of it, " * 100 + "no more"
     async with ModelServer(lambda _: f'H T"{half}" W30 T"never" F stop D') as model:
-        async with Daemon(tmp_path, *settings(model), env=KEY) as daemon:
+        async with Daemon(tmp_path, *settings(model), env=KEY, warm=True) as daemon:
             script = await start_script(tmp_path)
             assert script.stdout
             async with asyncio.timeout(PATIENCE):
@@ -139,7 +139,7 @@ async def test_script_gets_its_answer_after_a_crash_of_the_daemon(tmp_path: Path
     scripts = iter((slow, 'H T"here it is" F stop D'))
     async with ModelServer(lambda _: next(scripts)) as model:
         resuming = (*settings(model), "sessions.on_interrupted=resume")
-        async with Daemon(tmp_path, *resuming, env=KEY) as daemon:
+        async with Daemon(tmp_path, *resuming, env=KEY, warm=True) as daemon:
             script = await start_script(tmp_path)
             await model.request(1)
             await daemon.kill()

@@ -14,17 +14,25 @@ import termios
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TextIO
 
 import pytest
 from click.testing import CliRunner
 
 from gateway.config.loader import read_environment
 from gateway.operate.cli import is_supported_system, root
+from tests.fakes import warm_start
 
 HOLDFAST = str(Path(sys.executable).with_name("holdfast"))
 PATIENCE = 40.0
 RFC3339 = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
+
+
+class RunningDaemon(NamedTuple):
+    """A daemon, and what it prints."""
+
+    process: warm_start.WarmProcess
+    said: TextIO
 
 
 class Place:
@@ -51,16 +59,7 @@ class Place:
         )
 
     def run(self, *args: str, said: str = "") -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [HOLDFAST, *args],
-            env=self.env,
-            cwd=self.folder,
-            text=True,
-            input=said,
-            capture_output=True,
-            timeout=PATIENCE,
-            check=False,
-        )
+        return warm_start.run(*args, env=self.env, cwd=self.folder, said=said)
 
     def json(self, *args: str) -> Any:
         found = self.run(*args, "--json")
@@ -68,17 +67,19 @@ class Place:
         return json.loads(found.stdout)
 
     @contextlib.contextmanager
-    def daemon(self, *args: str) -> Iterator[subprocess.Popen[str]]:
-        with self.popen(
-            "run", "--set", "http.port=0", *args, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-        ) as process:
+    def daemon(self, *args: str) -> Iterator[RunningDaemon]:
+        out, stdout = os.pipe()
+        words = ("run", "--set", "http.port=0", *args)
+        process = warm_start.start(*words, env=self.env, cwd=self.folder, stdout=stdout)
+        os.close(stdout)
+        with os.fdopen(out, encoding="utf-8") as said:
             try:
-                assert process.stdout
-                assert "Holdfast is running" in process.stdout.readline()
-                yield process
+                assert "Holdfast is running" in said.readline()
+                yield RunningDaemon(process, said)
             finally:
                 process.terminate()
-                process.communicate(timeout=PATIENCE)
+                said.read()
+                process.wait(PATIENCE)
 
 
 class Running(NamedTuple):
@@ -117,15 +118,17 @@ def place(tmp_path: Path, model: str) -> Place:
 def running(tmp_path_factory: pytest.TempPathFactory, model: str) -> Iterator[Running]:
     """A daemon shared by tests that leave it running and do not depend on each other's changes."""
     place = Place(tmp_path_factory.mktemp("running"), model)
-    with place.daemon() as process:
-        yield Running(place, process.pid)
+    with place.daemon() as daemon:
+        yield Running(place, daemon.process.pid)
 
 
 # --- without a daemon ------------------------------------------------------------------------
 
 
 def test_the_version_is_printed_at_once(place: Place) -> None:
-    found = place.run("version")
+    found = subprocess.run(
+        [HOLDFAST, "version"], env=place.env, capture_output=True, text=True, check=True
+    )
     assert re.fullmatch(r"holdfast \d+\.\d+\.\d+\S*\n", found.stdout)
 
 
@@ -350,9 +353,8 @@ def test_why_shows_the_timeline_of_a_message(chat: Chat) -> None:
 
 
 def test_a_daemon_prints_its_greeting_answers_and_stops(place: Place) -> None:
-    with place.daemon() as process:
-        assert process.stdout
-        assert re.search(r"http://127\.0\.0\.1:\d+/ \(`\S+ link` prints", process.stdout.readline())
+    with place.daemon() as daemon:
+        assert re.search(r"http://127\.0\.0\.1:\d+/ \(`\S+ link` prints", daemon.said.readline())
         status = place.json("status")
         assert status["state"] == "running"
         assert RFC3339.fullmatch(status["started_at"])
@@ -364,8 +366,8 @@ def test_a_daemon_prints_its_greeting_answers_and_stops(place: Place) -> None:
         public = place.run("link", "--base-url", "https://chat.example.org")
         assert public.stdout.startswith("https://chat.example.org/enter/")
         assert "ssh" not in public.stderr
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(PATIENCE) == 0
+        daemon.process.send_signal(signal.SIGTERM)
+        assert daemon.process.wait(PATIENCE) == 0
     assert place.run("status").returncode == 1
 
 
@@ -447,8 +449,8 @@ def test_a_second_daemon_is_refused_and_the_first_continues(running: Running) ->
 
 def test_after_kill_9_the_next_start_works(place: Place) -> None:
     with place.daemon() as first:
-        first.kill()
-        first.wait(PATIENCE)
+        first.process.kill()
+        first.process.wait(PATIENCE)
         assert (place.home / "control.sock").exists()  # left behind by kill -9
         assert place.run("status").returncode == 1
         with place.daemon():

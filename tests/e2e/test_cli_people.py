@@ -3,14 +3,14 @@
 import asyncio
 import contextlib
 import json
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from gateway.config.loader import read_environment
 from sessions.values.clock import SystemClock
-from tests.e2e.daemon import NO_FILE, PATIENCE, Daemon
+from tests.e2e.daemon import NO_FILE, Daemon
+from tests.fakes import warm_start
 from tests.fakes.telegram.faults import Fault
 from tests.fakes.telegram.server import TOKEN, TelegramServer, serving
 
@@ -33,16 +33,9 @@ class Machine:
         self.telegram = telegram
 
     async def run(self, *words: str) -> Ended:
-        asked = await asyncio.create_subprocess_exec(
-            str(Path(sys.executable).with_name("holdfast")),
-            *words,
-            env={**read_environment(), **NO_FILE, "HOLDFAST_HOME": str(self.daemon.home)},
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        async with asyncio.timeout(PATIENCE):
-            out, err = await asked.communicate()
-        return Ended(asked.returncode or 0, out.decode(), err.decode())
+        env = {**read_environment(), **NO_FILE, "HOLDFAST_HOME": str(self.daemon.home)}
+        asked = await asyncio.to_thread(warm_start.run, *words, env=env, cwd=self.daemon.home)
+        return Ended(asked.returncode, asked.stdout, asked.stderr)
 
     async def json(self, *words: str) -> Any:
         ended = await self.run(*words, "--json")
@@ -66,7 +59,7 @@ async def machine(folder: Path) -> AsyncIterator[Machine]:
             f'access.admins=["telegram:{CHIEF}", "discord:5"]',
             'access.allow=["slack:T1/*"]',
         )
-        async with Daemon(folder, *settings) as daemon:
+        async with Daemon(folder, *settings, warm=True) as daemon:
             yield Machine(daemon, telegram)
             await daemon.stop()
 

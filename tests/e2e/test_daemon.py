@@ -26,7 +26,7 @@ KEY = {"OPENAI_API_KEY": "sk-none"}
 
 @pytest.mark.timeout(120)
 async def test_random_kills_lose_and_duplicate_nothing(tmp_path: Path) -> None:
-    counted = await kill_again_and_again(tmp_path, kills=3, seed=3)
+    counted = await kill_again_and_again(tmp_path, kills=3, seed=3, warm=True)
     assert counted["kills"] == 3
     assert counted["running"] > 0, "no kill hit a running turn: this proves nothing"
 
@@ -53,8 +53,8 @@ async def test_first_signal_drains_and_second_skips_the_drain(tmp_path: Path) ->
 
 
 async def test_second_daemon_on_the_same_state_is_refused_in_one_line(tmp_path: Path) -> None:
-    async with Daemon(tmp_path) as first:
-        second = Daemon(tmp_path)
+    async with Daemon(tmp_path, warm=True) as first:
+        second = Daemon(tmp_path, warm=True)
         with pytest.raises(AssertionError, match="it ended instead of starting"):
             await second.start()
         assert await second.ended() == 1

@@ -45,7 +45,7 @@ async def test_accepted_messages_are_answered_once_after_a_full_disk(
     with small_disk(tmp_path / "state") as home:
         async with (
             ModelServer(slow) as model,
-            Daemon(home, *settings(model), env=KEY) as daemon,
+            Daemon(home, *settings(model), env=KEY, warm=True) as daemon,
             Page(daemon) as page,
         ):
             assert await page.send("chat-one", "long", "message-1") == 202
@@ -75,7 +75,10 @@ async def test_read_only_state_folder_is_reported_and_recovers(
 ) -> None:
     with small_disk(tmp_path / "state") as home:
         async with ModelServer(talkative) as model:
-            async with Daemon(home, *settings(model), env=KEY) as daemon, Page(daemon) as page:
+            async with (
+                Daemon(home, *settings(model), env=KEY, warm=True) as daemon,
+                Page(daemon) as page,
+            ):
                 assert await page.send("chat-one", "before", "message-1") == 202
                 await until_answered(page, "chat-one", "echo: before")
             remount(home, "ro")
@@ -97,7 +100,7 @@ async def test_damaged_database_page_is_reported_and_isolated(tmp_path: Path) ->
         return 'H T"noted" F stop D' if "mark" in last_user_text(body) else talkative(body)
 
     async with ModelServer(brief) as model:
-        daemon = Daemon(tmp_path, *settings(model), env=KEY)
+        daemon = Daemon(tmp_path, *settings(model), env=KEY, warm=True)
         async with daemon, Page(daemon) as page:
             for number in range(4):
                 # Neither the first nor the last page of a row: this breaks the link to the next page.
@@ -140,7 +143,7 @@ async def test_an_answer_whose_turn_cannot_be_stored_is_shown_with_a_notice(
         return talkative(body)
 
     async with ModelServer(model_answer) as model:
-        daemon = Daemon(tmp_path, *settings(model), env=KEY)
+        daemon = Daemon(tmp_path, *settings(model), env=KEY, warm=True)
         async with daemon, Page(daemon) as page:
             assert await page.send("chat-2", "first", "message-1") == 202
             assert await said(page, "answer", 1) == ["This is the answer."]

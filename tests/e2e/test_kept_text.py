@@ -214,6 +214,7 @@ async def staged(
                 for key, value in place.config().items()
             ),
             env={"OPENAI_API_KEY": "sk-none"},
+            warm=True,
         )
 
         async def press_telegram() -> None:

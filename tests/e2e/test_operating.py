@@ -394,7 +394,7 @@ def roomy(folder: Path) -> Iterator[Path]:
 async def test_the_api_key_is_created_at_the_first_start_announced_once_and_never_shown(
     tmp_path: Path,
 ) -> None:
-    async with Daemon(tmp_path) as daemon:
+    async with Daemon(tmp_path, warm=True) as daemon:
         key = (tmp_path / "api_key").read_text().strip()
         assert re.fullmatch(r"hf-[\w-]{43}", key)
         assert stat.S_IMODE((tmp_path / "api_key").stat().st_mode) == 0o600

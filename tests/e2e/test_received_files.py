@@ -479,6 +479,7 @@ async def test_a_daemon_killed_during_a_download_answers_once_with_the_file(
             f"model.base_url={model.url}",
             f"platforms.telegram.base_url={telegram.url}",
             env={"OPENAI_API_KEY": "sk-none", "TELEGRAM_BOT_TOKEN": TOKEN},
+            warm=True,
         )
         async with daemon:
             telegram.say(1001, **telegram_message(Sent("document", NOTES, "n.txt"), "ref1"))

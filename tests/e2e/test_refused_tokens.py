@@ -76,6 +76,7 @@ async def test_a_refused_discord_token_is_reported_and_not_retried(
             "model.name=scripted",
             f"platforms.discord.base_url={discord.url}",
             env={"OPENAI_API_KEY": "sk-none", "DISCORD_BOT_TOKEN": TOKEN},
+            warm=True,
         )
         async with started as running:
             if when == "while it runs":

@@ -119,7 +119,7 @@ async def test_sighup_reloads_and_a_partial_file_changes_nothing(tmp_path: Path)
     async with ModelServer(talkative) as model:
         sets = ("model.provider=openai", "model.name=scripted", f"model.base_url={model.url}")
         env = {"OPENAI_API_KEY": "sk-none", "HOLDFAST_CONFIG": str(file)}
-        async with Daemon(tmp_path, *sets, env=env) as daemon, Page(daemon) as page:
+        async with Daemon(tmp_path, *sets, env=env, warm=True) as daemon, Page(daemon) as page:
 
             async def hang_up(expected: str) -> None:
                 daemon.signal(signal.SIGHUP)

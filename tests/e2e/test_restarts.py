@@ -36,6 +36,7 @@ def a_daemon(home: Path, model: ModelServer, telegram: TelegramServer, *sets: st
         "limits.messages_per_minute=10000",
         *sets,
         env={"OPENAI_API_KEY": "sk-none", "TELEGRAM_BOT_TOKEN": TOKEN},
+        warm=True,
     )
 
 

@@ -40,6 +40,7 @@ def daemon(
             "SLACK_BOT_TOKEN": BOT_TOKEN,
             "SLACK_APP_TOKEN": APP_TOKEN,
         },
+        warm=True,
     )
 
 

@@ -46,6 +46,7 @@ async def test_webhooks_are_accepted_only_under_their_own_path_and_public_host(
                 "TELEGRAM_BOT_TOKEN": TOKEN,
                 "SLACK_BOT_TOKEN": BOT_TOKEN,
             },
+            warm=True,
         )
         async with daemon:
             message = telegram.message(1001, "by webhook", date=int(time.time()))  # noqa: TID251 - the daemon uses the machine's clock

@@ -91,12 +91,15 @@ class MemoryJournal:
         self.summaries: list[tuple[int, str]] = []  # rows kept, and the words for the others
         self.judged = asyncio.Event()  # a request is over
         self.refuses_tools = False
+        self.reserves = False  # asks for the estimate of each request, as a budget does
 
     async def attempt_started(
         self, number: int, target: str, need: Callable[[], UsageEstimate]
     ) -> None:
         self.log.append(f"attempt {number} {target}")
         self.attempts.append(None)
+        if self.reserves:
+            need()
 
     async def attempt_ended(self, number: int, result: AttemptResult) -> None:
         self.log.append(f"attempt {number} {result.verdict_name}")

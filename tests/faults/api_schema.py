@@ -53,15 +53,21 @@ async def served(
         "limits.messages_per_minute=1000000",
         *more,
     )
-    async with Daemon(home, *settings, env=env) as daemon:
+    async with Daemon(home, *settings, env=env, warm=True) as daemon:
         yield daemon
         await daemon.stop()
 
 
 async def ask(
-    examples: int, seed: int, home: Path, phases: Sequence[str] = PHASES, mode: str = "all"
+    examples: int,
+    seed: int,
+    home: Path,
+    phases: Sequence[str] = PHASES,
+    mode: str = "all",
+    *,
+    every: int = 1,
 ) -> Report:
-    """Run schemathesis against a daemon of its own."""
+    """Run schemathesis against a daemon of its own; of the cases of `coverage` send each n-th."""
     async with ModelServer(echo()) as model, served(model, home) as daemon:
         running = await asyncio.create_subprocess_exec(
             str(Path(sys.executable).with_name("schemathesis")),
@@ -74,6 +80,7 @@ async def ask(
                 **read_environment(),
                 "PYTHONPATH": str(ROOT),
                 "SCHEMATHESIS_HOOKS": "tests.e2e.schemathesis_hooks",
+                "SCHEMATHESIS_EVERY": str(every),
             },
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,

@@ -222,6 +222,7 @@ async def staged(
             f"sessions.on_interrupted={mode}",
             env={"OPENAI_API_KEY": "sk-none", "ANTHROPIC_API_KEY": "sk-none"}
             | {"PYTHONPATH": str(site.folder)},
+            warm=True,
         )
         async with daemon, Page(daemon) as page:
             yield Scene(daemon, page, server, model)

@@ -153,7 +153,9 @@ def newly_suspended(path: Path, since: int) -> set[str]:
     return found
 
 
-async def kill_again_and_again(home: Path, kills: int, seed: int) -> dict[str, int]:
+async def kill_again_and_again(
+    home: Path, kills: int, seed: int, *, warm: bool = False
+) -> dict[str, int]:
     """Run the whole thing; returns what was counted."""
     chance = random.Random(seed)  # noqa: S311 - to be repeated
     counted: Counter[str] = Counter()
@@ -164,6 +166,7 @@ async def kill_again_and_again(home: Path, kills: int, seed: int) -> dict[str, i
             "model.name=scripted",
             f"model.base_url={model.url}",
             env={"OPENAI_API_KEY": "sk-none"},
+            warm=warm,
         )
         async with daemon, Page(daemon) as page:
             senders = [Sender(number, page, chance) for number in range(CONVERSATIONS)]

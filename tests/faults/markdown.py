@@ -39,7 +39,7 @@ from tests.faults.markdown_stages import (
     TelegramStage,
     expected_plain,
 )
-from tests.faults.markdown_texts import NASTY, text_of
+from tests.faults.markdown_texts import ANSWERS, NASTY, SAMPLES, text_of
 from tests.faults.markdown_wire import differences
 
 STAGES: dict[str, Callable[[], Stage]] = {
@@ -159,15 +159,15 @@ async def try_beginnings(platform: str, names: Iterable[str], step: int = 1) -> 
     live, final = Tally(f"{platform}, live beginnings"), Tally(f"{platform}, final beginnings")
     began = time.monotonic()
     for name in names:
-        for end in range(1, len(NASTY[name]) + 1, step):
-            md = NASTY[name][:end]
+        for end in range(1, len(SAMPLES[name]) + 1, step):
+            md = SAMPLES[name][:end]
             if md.strip():
                 await try_live(stage, f"{name}[:{end}]", md, live)
     live.seconds, began = time.monotonic() - began, time.monotonic()
     for name in names:
-        for end in range(1, len(NASTY[name]) + 1, step):
-            if NASTY[name][:end].strip():
-                await try_text(stage, f"{name}[:{end}]", NASTY[name][:end], final)
+        for end in range(1, len(SAMPLES[name]) + 1, step):
+            if SAMPLES[name][:end].strip():
+                await try_text(stage, f"{name}[:{end}]", SAMPLES[name][:end], final)
     final.seconds = time.monotonic() - began
     return live, final
 
@@ -179,6 +179,11 @@ _TAGS = re.compile(
     r"</?(?:b|i|u|s|sub|sup|code|kbd|(?<=/)a)>|<a href[^<>]*>|</?[a-z]*\Z", re.IGNORECASE
 )
 """Tags that are closed while the text grows, or may become one."""
+
+_HALF_LINK = re.compile(
+    r"\]\((?:<[^<>\n]*|[^\s<>()]*(?:\([^\s()]*\)?[^\s()]*)?(?: +(?:\"[^\"\n]*\"?)?)?)\Z"
+)
+"""The target of a link that is being typed, which is not shown."""
 
 
 async def try_live(stage: Stage, name: str, md: str, tally: Tally) -> None:
@@ -199,7 +204,7 @@ async def try_live(stage: Stage, name: str, md: str, tally: Tally) -> None:
     verdict = compare(tree(settled, stage.dialect)[0], seen, set())
     verdict.literal.clear()
     spoken = md[: found.start()] if (found := _TYPED.search(md)) else md
-    spoken = _TAGS.sub("", spoken)
+    spoken = _HALF_LINK.sub("", _TAGS.sub("", spoken))
     words = [sign for sign in tree(spoken, stage.dialect)[0] if sign.char.isalnum()]
     shown = iter(sign.char for sign in seen)
     if missing := [sign.char for sign in words if sign.char not in shown]:
@@ -212,7 +217,7 @@ async def try_streams(names: Iterable[str], step: int = 1) -> Tally:
     stage, tally = SlackStage(), Tally("slack, streams")
     began = time.monotonic()
     for name in names:
-        md = NASTY[name]
+        md = SAMPLES[name]
         parts = [render_live(md[:end], stage.capabilities) for end in range(1, len(md) + 1, step)]
         texts = ["".join(each) for each in parts if each]
         moments, final = await stage.stream([*texts, *render_final(md, stage.capabilities)])
@@ -348,7 +353,7 @@ def _tried(kind: str, count: int) -> list[Tally]:
         case "telegram" | "discord" | "slack":
             return [asyncio.run(try_texts(kind, range(count)))]
         case "streams":
-            return [asyncio.run(try_streams(NASTY))]
+            return [asyncio.run(try_streams(SAMPLES))]
         case "refusals":
             return asyncio.run(try_refusals(_some(count // 5)))
         case "wire":
@@ -356,7 +361,10 @@ def _tried(kind: str, count: int) -> list[Tally]:
         case "cuts":
             return [try_cuts(_some(count // 5))]
         case _:
-            return list(asyncio.run(try_beginnings(kind.split(maxsplit=1)[0], NASTY)))
+            platform, *_, of = kind.split()
+            return list(
+                asyncio.run(try_beginnings(platform, NASTY if of == "beginnings" else ANSWERS))
+            )
 
 
 def _some(count: int) -> dict[str, str]:
@@ -373,6 +381,7 @@ def main() -> None:
     kinds = [
         *STAGES,
         *(f"{name} beginnings" for name in STAGES),
+        *(f"{name} beginnings of answers" for name in STAGES),
         "streams",
         "refusals",
         "wire",

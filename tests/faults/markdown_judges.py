@@ -1,27 +1,66 @@
 """Programs of other people judge what we send: TDLib, two readers of Discord's Markdown, Slack's types,
 and the examples of CommonMark.
 
-`python -m tests.faults.markdown_judges` prints a table for each judge. A judge that is not installed
-is skipped and named; `make markdown` installs all of them.
+`python -m tests.faults.markdown_judges` prints a table for each judge, and a table of causes by surface. All
+judges see the examples of CommonMark, the answers of `markdown_answers.txt`, the samples that are nasty on
+purpose and texts made up from a seed. A judge that is not installed is skipped and named;
+`make markdown` installs all of them.
 """
 
+import asyncio
+import functools
 import html
 import importlib
 import json
 import re
 import subprocess
 import sys
+import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
+from gateway.delivery.view import render_final
 from platforms.core.document import parse
+from platforms.discord.capabilities import CAPABILITIES as DISCORD
 from platforms.discord.format import render
-from platforms.slack.format import markdown_blocks
-from platforms.telegram.format_entities import MAX_ENTITIES, FormattedText, format_text
-from tests.faults.markdown_texts import NASTY, text_of
+from platforms.slack.capabilities import CAPABILITIES as SLACK
+from platforms.slack.format import growing_markdown, markdown_blocks
+from platforms.telegram.capabilities import PRIVATE
+from platforms.telegram.format_entities import (
+    MAX_ENTITIES,
+    FormattedText,
+    TextEntity,
+    format_text,
+)
+from platforms.telegram.format_rich import format_html
+from tests.faults.markdown_causes import (
+    ACCEPTED_CAUSES,
+    CAUSES,
+    Shown,
+    damaged_formulas,
+    find_causes,
+    formulas,
+    meaning,
+    reference,
+    shown,
+)
+from tests.faults.markdown_daemon import texts_of_daemon
+from tests.faults.markdown_discord import (
+    ACCEPTED,
+    agree,
+    difference,
+    our_reading,
+    read_html,
+    read_runs,
+)
+from tests.faults.markdown_page import CHROMIUM, shown_on_page
+from tests.faults.markdown_seen import discord, slack, telegram_rich, telegram_text
+from tests.faults.markdown_texts import ANSWERS, NASTY, text_of
 
 FOLDER = Path(__file__).parents[1] / "node" / "markdown"
 TEXTS = 1_000
@@ -52,9 +91,20 @@ def node(command: str, given: object = None) -> Any:
     return json.loads(done.stdout)
 
 
-def texts(count: int) -> list[str]:
-    """Return difficult samples and generated answers."""
-    return [*NASTY.values(), *(text_of(seed) for seed in range(count))]
+def texts(count: int) -> dict[str, str]:
+    """Return whole answers, difficult samples and generated texts by name."""
+    return ANSWERS | NASTY | {f"text {seed}": text_of(seed) for seed in range(count)}
+
+
+@functools.cache
+def examples() -> tuple[dict[str, Any], ...]:
+    """Return the examples of CommonMark."""
+    return tuple(node("spec"))
+
+
+def judged_texts() -> dict[str, str]:
+    """Return the texts of the table of causes: the examples of CommonMark, and whole answers."""
+    return {f"example {each['number']}": each["markdown"] for each in examples()} | ANSWERS
 
 
 # --- TDLib -----------------------------------------------------------------------------------
@@ -109,6 +159,12 @@ def _plain_kind(kind: str) -> str:
     return {"texturl": "textlink", "precode": "pre"}.get(name, name)
 
 
+ACROSS_CODE = {
+    "`<https://foo.bar.`baz>`\n": "letters directly behind code continue the address inside it"
+}
+"""Texts in which Telegram's own link may begin inside our code, with the reason."""
+
+
 def judge_telegram(samples: Iterable[str]) -> Counter[str]:
     """Compare our entities with those that TDLib reads from the same text as HTML."""
     try:
@@ -147,7 +203,11 @@ def judge_telegram(samples: Iterable[str]) -> Counter[str]:
             tally["other text"] += 1
         elif _styles(units, ours) != _styles(units, theirs):
             tally["other entities"] += 1
-        code = [each for each in shown.entities if each.type in {"code", "pre"}]
+        code = [
+            each
+            for each in shown.entities
+            if each.type in {"code", "pre"} and md not in ACROSS_CODE
+        ]
         for each in ask("getTextEntities", text=shown.text)["entities"]:
             start, end = each["offset"], each["offset"] + each["length"]
             for block in code:
@@ -214,13 +274,13 @@ def cause(md: str, meant: str, shown: str) -> str:
 
 def judge_commonmark() -> dict[str, Counter[str]]:
     """Compare the words of CommonMark's examples with those that Telegram and Discord show."""
-    examples = node("spec")
     table = {name: Counter(dict.fromkeys(ZERO, 0)) for name in ("Telegram", "Discord")}
-    discord = node("discord", [render(each["markdown"]) for each in examples])
-    for example, (first, second) in zip(examples, discord, strict=True):
+    read = node("discord", [render(each["markdown"]) for each in examples()])
+    for example, (runs, second) in zip(examples(), read, strict=True):
         md, meant = example["markdown"], _Content(example["html"]).text
         table["Telegram"]["examples"] += 1
         table["Telegram"][cause(md, meant, format_text(parse(md)).text) or "the same words"] += 1
+        first = "".join(words for words, _ in runs)
         readings = {_letters(first), _letters(_Content(second).text)}
         table["Discord"]["examples"] += 1
         if len(readings) > 1:
@@ -233,42 +293,174 @@ def judge_commonmark() -> dict[str, Counter[str]]:
 # --- Discord and Slack -----------------------------------------------------------------------
 
 
-def _words(text: str) -> str:
-    """Return the letters; the readers differ in the numbers of lists."""
-    return "".join(char for char in text if char.isalpha())
+def judge_discord(samples: dict[str, str]) -> tuple[Counter[str], list[str]]:
+    """Let two readers read what we send to Discord; they judge where they agree.
 
-
-def judge_discord(samples: list[str]) -> Counter[str]:
-    """Let two readers read what we send to Discord; they judge where they agree."""
-    tally: Counter[str] = Counter({"words missing in both": 0})
-    for md, (first, second) in zip(
-        samples, node("discord", list(map(render, samples))), strict=True
-    ):
-        tally["texts"] += 1
-        if _words(first) != _words(_Content(second).text):
+    They judge `markdown_seen`, which in turn judges what is sent against the meaning of a text.
+    """
+    messages = {
+        f"{name} ({number})" if number else name: render(part)
+        for name, md in samples.items()
+        for number, part in enumerate(render_final(md, DISCORD))
+    }
+    tally: Counter[str] = Counter({"read otherwise by both": 0})
+    wrong = []
+    read = node("discord", list(messages.values()))
+    for (name, message), (runs, second) in zip(messages.items(), read, strict=True):
+        tally["messages"] += 1
+        first, other, ours = read_runs(runs), read_html(second), our_reading(message)
+        if not agree(first, other):
             tally["the readers disagree"] += 1
-            continue
-        shown = iter(_words(first))
-        telegram = _words(format_text(parse(md)).text)
-        tally["words missing in both"] += any(char not in shown for char in telegram)
-    return tally
+        elif agree(first, ours):
+            tally["read alike by all"] += 1
+        elif name in ACCEPTED:
+            tally["accepted differences"] += 1
+        else:
+            tally["read otherwise by both"] += 1
+            wrong.append(f"{name}: {difference(first, ours)}")
+    return tally, wrong
 
 
-def judge_slack(samples: list[str]) -> Counter[str]:
+def judge_slack(samples: Iterable[str]) -> Counter[str]:
     """Check our blocks against the official types."""
-    verdict = node("slack", [markdown_blocks(md, ()) for md in samples])
+    blocks = [markdown_blocks(part, ()) for md in samples for part in render_final(md, SLACK)]
+    verdict = node("slack", blocks)
     return Counter(
-        {"texts": len(samples), "refused": len(verdict["wrong"]), "blind": not verdict["refuses"]}
+        {"messages": len(blocks), "refused": len(verdict["wrong"]), "blind": not verdict["refuses"]}
     )
 
 
+# --- causes ----------------------------------------------------------------------------------
+
+
+CHATS = ("Telegram, rich", "Telegram, text", "Discord", "Slack", "Slack, stream")
+
+
+def _entity_data(entity: TextEntity) -> dict[str, Any]:
+    found: dict[str, Any] = msgspec.to_builtins(entity)
+    return found
+
+
+def shown_in_chats(md: str) -> dict[str, Shown]:
+    """Return what is seen of a text on each chat platform."""
+    parts = render_final(md, PRIVATE)
+    rich = [sign for part in parts for sign in telegram_rich(format_html(parse(part)))]
+    plain = [
+        sign
+        for part in parts
+        for drawn in (format_text(parse(part)),)
+        for sign in telegram_text(drawn.text, list(map(_entity_data, drawn.entities)))
+    ]
+    found = {"Telegram, rich": shown(rich), "Telegram, text": shown(plain)}
+    found["Discord"] = shown(
+        sign for part in render_final(md, DISCORD) for sign in discord(render(part))[0]
+    )
+    blocks = [block for part in render_final(md, SLACK) for block in markdown_blocks(part, ())]
+    found["Slack"] = shown(sign for block in blocks for sign in slack(block["text"]))
+    found["Slack, stream"] = shown(slack(growing_markdown(md + "\n\n")))
+    return found
+
+
+def count_causes(
+    judged: dict[str, str], pages: dict[str, Shown] | None, printed: dict[str, str]
+) -> tuple[dict[str, Counter[str]], list[str]]:
+    """Return how often each cause is found, by surface, and the texts concerned."""
+    table: dict[str, Counter[str]] = {}
+    wrong = []
+    html_of = {f"example {each['number']}": each["html"] for each in examples()}
+    for name, md in judged.items():
+        meant = reference(html_of[name]) if name in html_of else meaning(md)
+        seen = shown_in_chats(md) | ({"page": pages[name]} if pages else {})
+        for surface, each in seen.items():
+            causes = find_causes(md, meant, each, words=name not in html_of)
+            if surface == "Slack, stream":  # a later definition cannot change the beginning
+                causes = [cause for cause in causes if cause not in LATER]
+            accepted = [
+                cause
+                for cause in causes
+                if {(name, surface, cause), (name, "", cause)} & ACCEPTED_CAUSES.keys()
+            ]
+            causes = [cause for cause in causes if cause not in accepted]
+            tally = table.setdefault(surface, Counter())
+            tally["texts"] += 1
+            tally["formulas"] += len(formulas(md))
+            tally["accepted"] += len(accepted)
+            tally.update(causes)
+            wrong += [f"{surface}, {name}: {cause}" for cause in causes]
+    number = sum(len(formulas(md)) for md in judged.values())
+    for surface, text in printed.items():
+        damaged = [tex for md in judged.values() for tex in damaged_formulas(md, text)]
+        table[surface] = Counter(
+            {"texts": len(judged), "formulas": number, "LaTeX damaged": len(damaged)}
+        )
+        wrong += [f"{surface}: {tex}" for tex in damaged]
+    return table, wrong
+
+
+LATER = ("reference links", "footnotes", "emphasis beside CJK")
+"""Causes that a stream of Slack can show until its end, when the whole text replaces it."""
+
+
+def joined_answers(judged: dict[str, str]) -> str:
+    """Return all texts as one answer."""
+    return "\n\n".join(judged.values())
+
+
+def print_causes(table: dict[str, Counter[str]]) -> None:
+    """Print causes by surface; a dash where a surface prints the source."""
+    width = max(map(len, table)) + 2
+    columns = ("texts", "formulas", "accepted", *CAUSES)
+    sys.stdout.write("Causes by surface\n")
+    for number, column in enumerate(columns):
+        sys.stdout.write(f"    {'':{width}}{'|' * number}{' ' if number else ''}{column}\n")
+    for surface, tally in table.items():
+        raw = "page" not in surface and surface not in CHATS
+        cells = [
+            "-" if raw and column in CAUSES and column != "LaTeX damaged" else str(tally[column])
+            for column in columns
+        ]
+        sys.stdout.write(f"    {surface:{width}}" + " ".join(f"{cell:>6}" for cell in cells) + "\n")
+
+
+BAD = (
+    *("refused", "other text", "other entities", "automatic entity across code", "blind"),
+    *("read otherwise by both", *ZERO, *CAUSES),
+)
+"""Counts that must be zero."""
+
+
+def judge_causes() -> tuple[dict[str, Counter[str]], list[str]]:
+    """Count the causes on all surfaces."""
+    judged = judged_texts()
+    pages = None
+    if CHROMIUM.exists():
+        pages = dict(zip(judged, asyncio.run(shown_on_page(judged.values())), strict=True))
+    else:
+        sys.stdout.write(f"SKIPPED page: {CHROMIUM} is missing\n")
+    with tempfile.TemporaryDirectory() as folder:
+        printed = asyncio.run(texts_of_daemon(Path(folder) / "home", joined_answers(judged)))
+    return count_causes(judged, pages, printed)
+
+
 def main() -> None:
-    samples, good = texts(TEXTS), True
+    good = True
+    try:
+        samples = texts(TEXTS) | judged_texts()
+    except Missing:
+        samples = texts(TEXTS)
+    everything = list(samples.values())
+    wrong: list[str] = []
+
+    def discord_readers() -> dict[str, Counter[str]]:
+        tally, differences = judge_discord(samples)
+        wrong.extend(differences)
+        return {"Discord": tally}
+
     judges: tuple[tuple[str, Callable[[], dict[str, Counter[str]]]], ...] = (
-        ("TDLib", lambda: {"Telegram": judge_telegram(samples)}),
+        ("TDLib", lambda: {"Telegram": judge_telegram(everything)}),
         ("CommonMark", judge_commonmark),
-        ("Discord's readers", lambda: {"Discord": judge_discord(samples)}),
-        ("Slack's types", lambda: {"Slack": judge_slack(samples)}),
+        ("Discord's readers", discord_readers),
+        ("Slack's types", lambda: {"Slack": judge_slack(everything)}),
     )
     for name, judge in judges:
         try:
@@ -281,15 +473,16 @@ def main() -> None:
             sys.stdout.writelines(
                 f"    {what:32} {count:6}\n" for what, count in sorted(tally.items())
             )
-            bad = (
-                "refused",
-                "other text",
-                "other entities",
-                "automatic entity across code",
-                "blind",
-                *ZERO,
-            )
-            good = good and not any(tally[what] for what in bad)
+            good = good and not any(tally[what] for what in BAD)
+    try:
+        causes, found = judge_causes()
+    except Missing as error:
+        sys.stdout.write(f"SKIPPED causes: {error}\n")
+    else:
+        print_causes(causes)
+        wrong += found
+        good = good and not any(tally[what] for tally in causes.values() for what in BAD)
+    sys.stdout.writelines(f"    {each}\n" for each in wrong)
     sys.exit(not good)
 
 

@@ -195,11 +195,11 @@ _CODE_BLOCK = re.compile(
 )
 _CODE = re.compile(r"(`+)(.*?[^`])\1(?!`)", re.DOTALL)
 _QUOTES = re.compile(r" *> [^\n]*(?:\n *> [^\n]*)*\n?")
-_TITLE = re.compile(r" *(#{1,3})[ ]+([^\n]+?)#*[ ]*(?:\n|\Z)")
+_TITLE = re.compile(r" *(#{1,3})[ ]+((?:\\[^\n]|[^\\\n]|\\(?=\n|\Z))+?)#*[ ]*(?:\n|\Z)")
 _POINT = re.compile(r" *(?:[-*]|(\d+)\.) (?=[^\n])")
 _ESCAPE = re.compile(r"\\([^0-9A-Za-z\s])")
 _MASKED = re.compile(
-    r"\[((?:\[[^\]]*\]|[^\[\]]|\](?=[^\[]*\]))*)\]\(\s*<?((?:\([^()]*\)|[^\s()\\]|\\.)*?)>?"
+    r"\[((?:\[[^\]]*\]|[^\[\]]|\](?=[^\[]*\]))*)\]\(\s*<?((?:\([^()]*\)|[^\s\ufeff()\\]|\\.)*?)>?"
     r"(?:\s+['\"](.*?)['\"])?\s*\)",
     re.DOTALL,
 )
@@ -272,12 +272,13 @@ class _Discord:
             self.pings.append(found[0])
         if char in "*_~|" and (best := self._stress(text, at)):
             self.read(best[1][1], looks | {best[0]}, blocks=False)
-            return best[1].end()
+            return at + best[1].end()
         self.page.say(char, looks)
         return at + 1
 
     def _stress(self, text: str, at: int) -> tuple[str, re.Match[str]] | None:
-        found = [(name, match) for name, rule in _STRESS if (match := rule.match(text, at))]
+        rest = text[at:]  # Discord's rules see nothing of the text before
+        found = [(name, match) for name, rule in _STRESS if (match := rule.match(rest))]
         return max(found, key=lambda each: len(each[1][0]), default=None)
 
 

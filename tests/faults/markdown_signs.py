@@ -3,6 +3,7 @@
 `tree` says what a text means; the readers of `markdown_seen` say what a person sees; `compare` tells
 what was lost on the way, what has lost its looks, and which marks are seen that should not be.
 """
+# ruff: noqa: RUF001 - in all scripts
 
 import functools
 import html
@@ -12,8 +13,11 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from markdown_it import MarkdownIt
+from markdown_it.parser_inline import ParserInline
 from markdown_it.rules_inline import StateInline
+from markdown_it.rules_inline.state_inline import Scanned
 from markdown_it.token import Token
+from markdown_it.utils import EnvType
 
 Look = str | tuple[str, str]
 
@@ -33,7 +37,7 @@ UNSEEN = re.compile(
 )
 
 
-_SCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹₀₁₂₃₄₅₆₇₈₉ⁿ", "01234567890123456789n")
+SCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹₀₁₂₃₄₅₆₇₈₉ⁿ⁻", "01234567890123456789n−")
 """Subscripts and superscripts, which some platforms draw with characters of their own."""
 
 
@@ -54,7 +58,7 @@ class Page:
         self._gap = max(self._gap, gap)
 
     def say(self, text: str, looks: frozenset[Look]) -> None:
-        for char in UNSEEN.sub("", text).translate(_SCRIPTS):
+        for char in UNSEEN.sub("", text).translate(SCRIPTS):
             if char.isspace():
                 self.space(LINE if char == "\n" else SPACE)
             else:
@@ -83,13 +87,17 @@ class Dialect:
     breaks: bool = False  # <br>
     references: bool = False  # [a][b] with [b]: address, and [^1] with [^1]: note
     html: bool = False  # <b>, <a href>, <details> and some more
+    scripts: bool = False  # emphasis beside punctuation in Chinese, Japanese and Korean text
+    cells: bool = False  # a bar inside code does not end a cell
+    citations: bool = False  # [[1]][1] is one link
     plain_html: bool = False  # with neither underlines nor sections
 
 
 # --- the parser ------------------------------------------------------------------------------
 
 _FORMULA = re.compile(
-    r"\$(?=[^\s$])([^$`\n]{0,300}?[^\s$`\\])\$(?![\w$])|\\\((.+?)\\\)|\$\$(.+?)\$\$|\\\[(.+?)\\\]",
+    r"(?=\\begin)(?P<environment>\\begin\{([a-z]+\*?)\}.*?\\end\{\2\})|\$(?=[^\s$])(?P<single>[^$`\n]{0,300}?[^\s$`\\])\$(?![\w$])"
+    r"|\\\((?P<round>.+?)\\\)|\$\$(.+?)\$\$|\\\[(?P<square>.+?)\\\]",
     re.DOTALL,
 )
 _LIKE_TEX = re.compile(r"[\\^_={}+*/<>]|^[A-Za-z]$")
@@ -97,6 +105,30 @@ _LIKE_BRACKETED_TEX = re.compile(r"[\\^_={}+*<>]")
 _ADDRESS = re.compile(r"//[^\s<>\[\]`*|\\~]+")
 _NAME = re.compile(r"__(?:init|main|name|file)__(?![\w])")
 _BREAK = re.compile(r"<br ?/?>", re.IGNORECASE)
+_UNSPACED = re.compile("[\u2e80-\u9fff\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe4f\uff00-\uffef]")
+
+
+class _ScriptsState(StateInline):
+    """Takes punctuation beside a letter or a sign of these scripts for a letter."""
+
+    def scanDelims(self, start: int, canSplitWord: bool) -> Scanned:  # noqa: N802, N803
+        scanned = super().scanDelims(start, canSplitWord)
+        before = self.src[start - 1 : start] or " "
+        after = self.src[start + scanned.length : start + scanned.length + 1] or " "
+        if self.src[start] != "*" or not (_UNSPACED.match(before) or _UNSPACED.match(after)):
+            return scanned
+        if before.isdigit() and after.isdigit():
+            return scanned
+        return Scanned(not after.isspace(), not before.isspace(), scanned.length)
+
+
+class _ScriptsParser(ParserInline):
+    def parse(self, src: str, md: MarkdownIt, env: EnvType, tokens: list[Token]) -> list[Token]:
+        state = _ScriptsState(src, md, env, tokens)
+        self.tokenize(state)
+        for rule in self.ruler2.getRules(""):
+            rule(state)
+        return state.tokens
 
 
 @functools.cache
@@ -108,6 +140,10 @@ def parser(dialect: Dialect) -> MarkdownIt:
         md.disable("reference")
     md.validateLink = lambda url: True  # type: ignore[method-assign]  # noqa: ARG005
     md.normalizeLink = lambda url: url  # type: ignore[method-assign]
+    if dialect.scripts:
+        md.inline = _ScriptsParser()
+        md.enable("strikethrough")
+        md.disable("html_inline")
     rules = md.inline.ruler
     if dialect.formulas:
         rules.before("escape", "formula", _formula)
@@ -130,14 +166,16 @@ def _formula(state: StateInline, silent: bool) -> bool:
     if found is None:
         return False
     tex = next(each for each in found.groups() if each is not None)
-    if found[1] is not None and not _LIKE_TEX.search(tex):
+    if found["environment"] and state.src[: found.start()].rpartition("\n")[2].strip():
+        return False
+    if found["single"] is not None and not _LIKE_TEX.search(tex):
         return False
     if not tex.strip() or "\n\n" in tex:
         return False
-    if found[2] is not None or found[4] is not None:
+    if found["round"] is not None or found["square"] is not None:
         beside = state.src[state.src.rfind("\n", 0, found.start()) + 1 : found.start()].strip()
         rest = state.src[found.end() :].partition("\n")[0].strip(" .,")
-        escaped = found[4] is not None and rest.startswith("(")
+        escaped = found["square"] is not None and rest.startswith("(")
         if escaped or ((beside or rest) and not _LIKE_BRACKETED_TEX.search(tex)):
             return False
     if not silent:
@@ -228,7 +266,7 @@ def _tag(state: StateInline, silent: bool) -> bool:
 
 
 _DETAILS = re.compile(
-    r"^<details>\s*(?:<summary>(.*?)(?:</summary>|\n\s*\n|\Z))?(.*?)(?:</details>[ ]*|\Z)",
+    r"^<details(?: open)?>\s*(?:<summary>(.*?)(?:</summary>|\n\s*\n|\Z))?(.*?)(?:</details>[ ]*|\Z)",
     re.MULTILINE | re.DOTALL | re.IGNORECASE,
 )
 
@@ -254,6 +292,16 @@ def _notes(md: str) -> set[str]:
     defined = re.findall(r"^[ >]*\[\^(\w+)\]:", md, re.MULTILINE)
     named = _NOTE.findall(md)
     return {label for label in defined if named.count(label) > defined.count(label)}
+
+
+def _outdented(found: re.Match[str]) -> str:
+    """Write the further paragraphs of a footnote as paragraphs."""
+    return found[1] + re.sub("^ {4}", "", found[2], flags=re.MULTILINE)
+
+
+def _joined_cells(row: re.Match[str]) -> str:
+    """Escape the bars inside the code of a row."""
+    return re.sub(r"`[^`]*`", lambda code: re.sub(r"(?<!\\)\|", r"\\|", code[0]), row[0])
 
 
 def _bracketed(notes: set[str], found: re.Match[str]) -> str:
@@ -296,7 +344,13 @@ class Tree:
         if self._dialect.html:
             section = _unfolded if self._dialect.plain_html else _quoted
             md = re.sub(r"^</details>[ ]*$", "", _DETAILS.sub(section, md), flags=re.MULTILINE)
+        if self._dialect.citations:
+            md = re.sub(r"\[\[([^\[\]]*)\]\](?=\[)", r"[\\[\1\\]]", md)
+        if self._dialect.cells:
+            md = re.sub(r"^\|.*", _joined_cells, md, flags=re.MULTILINE)
         if self._dialect.references:
+            notes = r"^( *\[\^\w+\]:.*(?:\n.+)*)((?:\n\n? {4,}.*)+)"
+            md = re.sub(notes, _outdented, md, flags=re.MULTILINE)
             md = _NOTE.sub(functools.partial(_bracketed, _notes(md)), md)
         self._walk(parser(self._dialect).parse(md))
         return self._page.signs, self._targets
@@ -332,6 +386,8 @@ class Tree:
                 self._lists[-1] = number + 1
         elif kind == "list_item_close":
             self._looks.pop()
+            if self._item != "•":  # the number of an empty point is seen, too
+                self._point()
             self._item = ""
         elif kind in {"fence", "code_block"}:
             self._point()
@@ -380,7 +436,8 @@ class Tree:
         elif kind == "image":
             target = address(str(token.attrGet("src")))
             self._targets.add(target)
-            page.say(token.content, looks | {("link", target)})
+            words = "".join(each.content for each in token.children or [])
+            page.say(words, looks | {("link", target)})
         elif kind == "link_open":
             target = address(str(token.attrGet("href")))
             self._targets.add(target)

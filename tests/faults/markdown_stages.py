@@ -46,6 +46,9 @@ FULL = Dialect(
     breaks=True,
     references=True,
     html=True,
+    scripts=True,
+    cells=True,
+    citations=True,
 )
 UNSAFE = ("tg:", "javascript:", "data:", "file:")
 
@@ -255,7 +258,16 @@ class SlackStage:
     """`refuse`: whether Slack does not take blocks of Markdown."""
 
     name = "slack"
-    dialect = Dialect(html=True, plain_html=True, formulas=True, breaks=True, references=True)
+    dialect = Dialect(
+        html=True,
+        plain_html=True,
+        formulas=True,
+        breaks=True,
+        references=True,
+        citations=True,
+        scripts=True,
+        cells=True,
+    )
     capabilities = SLACK
     in_dms = DM_CAPABILITIES
 

@@ -1,8 +1,9 @@
-"""Markdown as models write it, made up from a seed; and samples that are nasty on purpose."""
+"""Markdown as models write it: whole answers, texts made up from a seed, and samples that are nasty on purpose."""
 # ruff: noqa: RUF001 - in all scripts
 
 import random
 import re
+from pathlib import Path
 
 PROSE = (
     *("the", "daemon", "answers", "every", "message", "once", "whatever", "dies", "in", "between"),
@@ -381,3 +382,16 @@ NASTY = {
     "a point in words": "We need\n1. one\n2. two\nand\n- three\nthen 1986. And so on - not a list",
 }  # fmt: skip
 """Each beginning of each of these is shown too, as in the middle of an answer."""
+
+
+def _answers() -> dict[str, str]:
+    """Read the answers; a line with three percent signs and a name begins each."""
+    text = (Path(__file__).parent / "markdown_answers.txt").read_text(encoding="utf-8")
+    parts = re.split(r"^%%% (.+)\n", text, flags=re.MULTILINE)[1:]
+    return dict(zip(parts[::2], (part.rstrip("\n") for part in parts[1::2]), strict=True))
+
+
+ANSWERS = _answers()
+"""Whole answers by name, with everything that models put into them."""
+
+SAMPLES = NASTY | ANSWERS

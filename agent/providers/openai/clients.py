@@ -6,9 +6,8 @@ Importing this module imports the SDK, which is slow; the registry imports it on
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 
-import openai
-
 from agent.providers.classify import classify_http_error, parse_service_error
+from agent.providers.openai.sdk import openai
 from agent.providers.transport.connections import (
     CONNECTION_ERRORS,
     ClientPool,

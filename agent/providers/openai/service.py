@@ -7,11 +7,11 @@ from functools import partial
 
 import httpx2
 import msgspec
-import openai
 
 from agent.errors import BadRequest
 from agent.model.contract import Chunk, ModelRequest, OpenedChunk
 from agent.providers.openai.clients import OpenAIClients, translate_errors
+from agent.providers.openai.sdk import openai
 from agent.providers.transport.connections import (
     REQUEST_HEADERS,
     ChunkReader,

@@ -223,6 +223,7 @@ _EXCEPTIONS = (
     ErrorRule(
         errors.BadRequest, "the request could not be written: {error}", httpx2.LocalProtocolError
     ),
+    ErrorRule(errors.EndedEarly, "{error}", httpx2.RemoteProtocolError),
     ErrorRule(errors.ConnectionLost, "{error}", CONNECTION_ERRORS),
     ErrorRule(errors.BadRequest, "{error}"),
 )

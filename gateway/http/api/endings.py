@@ -95,8 +95,8 @@ def outcome_of(end: FeedEnd) -> AnswerOutcome:
 
 
 def _shown_usage(done: TurnDone) -> Usage:
-    """Return the usage of a turn; estimated if the service reported none."""
-    return done.usage if done.usage.total_tokens else done.estimated_usage
+    """Return the usage of a turn; tokens that the service did not report are estimated."""
+    return done.usage + done.estimated_usage
 
 
 def redact_outcome(outcome: AnswerOutcome, redact: Callable[[str], str]) -> AnswerOutcome:

@@ -1,7 +1,13 @@
-"""Routes of the API: authentication, and errors in the shape that clients of the route read."""
+"""Routes of the API: authentication, and errors in the shape that clients of the route read.
 
+The modules of each protocol are imported with its first request: most gateways serve one protocol
+of the API or none, and the shapes of all protocols take a megabyte of memory.
+"""
+
+import functools
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 from starlette.requests import ClientDisconnect, Request
@@ -9,17 +15,13 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from gateway.http.api.chat_form import ChatEncoder, read_request
 from gateway.http.api.failures import (
     NOT_STORED,
     RequestRefused,
     model_not_found,
 )
-from gateway.http.api.messages.routes import MessagesRoutes
 from gateway.http.api.models import Model, ModelList
-from gateway.http.api.plain import completions
 from gateway.http.api.requests import ApiRequests, subscribe_to_answer
-from gateway.http.api.responses_routes import ResponsesRoutes
 from gateway.http.api.stream import AnswerResponse
 from gateway.http.auth import Authenticate, set_requester
 from gateway.http.errors import COMPLETIONS_NOT_STORED, HttpFailure
@@ -29,6 +31,10 @@ from gateway.observe.redact import Redactor
 from sessions.conversation.actor import EventNotHandled
 from sessions.errors import StoreError
 from sessions.values.clock import Clock
+
+if TYPE_CHECKING:
+    from gateway.http.api.messages.routes import MessagesRoutes
+    from gateway.http.api.responses_routes import ResponsesRoutes
 
 log = logging.getLogger(__name__)
 
@@ -52,30 +58,29 @@ class ApiRoutes:
         self._authenticate = authenticate
         self._keepalive_seconds = keepalive_seconds
         self._redactor = redactor
-        self._responses = ResponsesRoutes(requests, clock, keepalive_seconds, redactor)
-        self._messages = MessagesRoutes(requests, clock, keepalive_seconds, redactor)
         self._started_at = clock.now() // 1000
 
     def routes(self) -> Sequence[Route]:
         """Return the routes for the application."""
-        responses, messages = self._responses, self._messages
         return [
             Route("/v1/chat/completions", self._require_key(self._chat), methods=["GET", "POST"]),
             Route("/v1/completions", self._require_key(self._complete), methods=["POST"]),
-            Route("/v1/responses", self._require_key(responses.create), methods=["POST"]),
+            Route("/v1/responses", self._require_key(self._create_response), methods=["POST"]),
             Route(
                 "/v1/responses/{id}",
-                self._require_key(responses.dispatch),
+                self._require_key(self._response),
                 methods=["GET", "DELETE"],
             ),
             Route(
-                "/v1/responses/{id}/cancel", self._require_key(responses.cancel), methods=["POST"]
+                "/v1/responses/{id}/cancel",
+                self._require_key(self._cancel_response),
+                methods=["POST"],
             ),
-            Route("/v1/responses/{id}/input_items", self._require_key(responses.input_items)),
-            Route(MESSAGES_PATH, self._require_key(messages.create), methods=["POST"]),
+            Route("/v1/responses/{id}/input_items", self._require_key(self._input_items)),
+            Route(MESSAGES_PATH, self._require_key(self._create_message), methods=["POST"]),
             Route(
                 f"{MESSAGES_PATH}/count_tokens",
-                self._require_key(messages.count_tokens),
+                self._require_key(self._count_tokens),
                 methods=["POST"],
             ),
             Route("/v1/models", self._require_key(self._models)),
@@ -84,9 +89,41 @@ class ApiRoutes:
 
     # --- handlers -------------------------------------------------------------------------------
 
+    @functools.cached_property
+    def _responses(self) -> "ResponsesRoutes":
+        from gateway.http.api.responses_routes import ResponsesRoutes
+
+        return ResponsesRoutes(self._requests, self._clock, self._keepalive_seconds, self._redactor)
+
+    async def _create_response(self, request: Request) -> ASGIApp:
+        return await self._responses.create(request)
+
+    async def _response(self, request: Request) -> ASGIApp:
+        return await self._responses.dispatch(request)
+
+    async def _cancel_response(self, request: Request) -> ASGIApp:
+        return await self._responses.cancel(request)
+
+    async def _input_items(self, request: Request) -> ASGIApp:
+        return await self._responses.input_items(request)
+
+    @functools.cached_property
+    def _messages(self) -> "MessagesRoutes":
+        from gateway.http.api.messages.routes import MessagesRoutes
+
+        return MessagesRoutes(self._requests, self._clock, self._keepalive_seconds, self._redactor)
+
+    async def _create_message(self, request: Request) -> ASGIApp:
+        return await self._messages.create(request)
+
+    async def _count_tokens(self, request: Request) -> ASGIApp:
+        return await self._messages.count_tokens(request)
+
     async def _chat(self, request: Request) -> ASGIApp:
         if request.method != "POST":
             raise RequestRefused(COMPLETIONS_NOT_STORED)
+        from gateway.http.api.chat_form import ChatEncoder, read_request  # noqa: PLC0415 - see the module
+
         asked, following = await subscribe_to_answer(request, self._requests, read_request)
         form = ChatEncoder(
             following.id,
@@ -105,6 +142,8 @@ class ApiRoutes:
         )
 
     async def _complete(self, request: Request) -> ASGIApp:
+        from gateway.http.api.plain import completions  # noqa: PLC0415 - see the module
+
         asked, following = await subscribe_to_answer(
             request, self._requests, completions.read_request
         )

@@ -32,6 +32,12 @@ _NAME = re.compile(
 """Names with double underscores, which are not emphasis."""
 
 _BREAK = re.compile(r"<br ?/?>", re.IGNORECASE)
+ENVIRONMENT = (
+    r"\\begin\{(?P<environment_name>[A-Za-z]{1,20}\*?)\}.{0,2000}?\\end\{(?P=environment_name)\}"
+)
+"""A LaTeX environment inside a paragraph."""
+
+_ENVIRONMENT = re.compile(ENVIRONMENT, re.DOTALL)
 TAG = (
     r"<(?P<end>/?)(?P<name>b|strong|i|em|u|ins|s|del|strike|sub|sup|code|kbd)>|<(?P<link>a)(?=\s)"
     r"(?=[^<>]{0,2000}?\shref\s?=\s?(?:\"(?P<quoted>[^\"<>]*)\"|'(?P<single_quoted>[^'<>]*)'|(?P<bare>[^\s\"'<>]+)))"
@@ -217,6 +223,9 @@ class _InlineParser:
         if following and following in _PUNCTUATION:
             self._add_text(following)
             return at + 2
+        if following == "b" and (environment := _ENVIRONMENT.match(self._text, at)):
+            self._add(InlineMath(environment[0]))
+            return environment.end()
         return 0
 
     def _link(self, at: int) -> int:
@@ -485,6 +494,16 @@ def _can_open_and_close(before: str, after: str, char: str) -> tuple[bool, bool]
     if char == "_":
         return left and (not right or sign_before), right and (not left or sign_after)
     return left, right
+
+
+def needs_space_for_emphasis(outside: str, inside: str) -> bool:
+    """Return True if a mark between these characters is emphasis here, but not in CommonMark."""
+    return (
+        _is_punctuation(inside)
+        and bool(outside.strip())
+        and not _is_punctuation(outside)
+        and (_is_cjk(outside) or _is_cjk(inside))
+    )
 
 
 @functools.lru_cache(maxsize=1_024)

@@ -40,6 +40,9 @@ class References:
         """Remove the definitions at the start of a paragraph; keep those that `urls` lacks."""
         kept, place = "", 0
         while found := _DEFINITION.match(text, place):
+            bare = found["bare"] or ""
+            if bare.count("(") != bare.count(")"):
+                break  # such an address may still be written
             label = _label(found["label"])
             url = html.unescape(found["bare"] or found["braced"])
             if self.collecting and label:
@@ -55,9 +58,11 @@ class References:
         return found if found and found[1] in self.notes else None
 
     def begins_note(self, text: str) -> bool:
-        """Return True if a paragraph begins with the definition of a footnote."""
-        found = _NOTE_DEFINITION.match(text)
-        return found is not None and found[1] in self.notes
+        """Return True if a paragraph begins with the definition of a footnote.
+
+        Nothing in this message need refer to it: the reference may be in another message.
+        """
+        return _NOTE_DEFINITION.match(text) is not None
 
 
 def _label(text: str) -> str:

@@ -1,30 +1,44 @@
 """Sans-IO: Markdown rewritten for a platform that draws Markdown, but not the whole dialect.
 
-HTML tags become marks, formulas become code, and reference links become links with their URL.
+HTML tags become marks, formulas become code, and reference links become links with their URL. Emphasis
+next to Chinese, Japanese and Korean punctuation gets the space that CommonMark needs.
 """
 
 import html
 import re
 
-from platforms.core.document.inlines import TAG, is_formula, looks_like_tex, tag_pairs
+from platforms.core.document.inlines import (
+    ENVIRONMENT,
+    TAG,
+    is_formula,
+    looks_like_tex,
+    needs_space_for_emphasis,
+    tag_pairs,
+)
 from platforms.core.document.references import References, footnote_labels, may_define_links
 from platforms.core.document.tree import SCRIPTS
 from platforms.core.markdown import find_fences
 
-_MAY_CHANGE = re.compile(r"<[/a-zA-Z]|\$|\\[(\[b]|\]:")
+_MAY_CHANGE = re.compile(r"<[/a-zA-Z]|\$|\\[(\[b]|\]:|\*[^\x00-\x7f]|[^\x00-\x7f]\*|\|.*`")
 _PARAGRAPH_END = re.compile(r"(\n[ \t]*\n)")
+_HEADING_LINE = re.compile(r"(^ {0,3}#{1,6}[ \t][^\n]*\n)", re.MULTILINE)
+_ROW = re.compile(r"^[ \t]*\|.*", re.MULTILINE)
+_CODE_IN_ROW = re.compile(r"(?<![`\\])(`+)(?!`).*?(?<!`)\1(?!`)")
+_BAR = re.compile(r"(?<!\\)\|")
 _TOKEN = re.compile(
-    r"(?P<environment>^\\begin\{(?P<name_of>[A-Za-z]{1,20}\*?)\}.{0,2000}?\\end\{(?P=name_of)\})"
+    rf"(?P<environment>{ENVIRONMENT})"
     r"|\\\((?P<round>.{1,600}?)\\\)|\\\[(?P<square>.{1,600}?)\\\]|\$\$(?P<double>[^$`]{1,1000})\$\$(?![\w$])"
-    r"|\$(?=[^\s$])(?P<single>[^$`\n]{0,300}?[^\s$`\\])\$(?![\w$])|(?P<line_break><br ?/?>)"
+    r"|(?<!\$)\$(?=[^\s$])(?P<single>[^$`\n]{0,300}?[^\s$`\\])\$(?![\w$])|(?P<line_break><br ?/?>)"
     rf"|\\.|(?<!`)(?P<ticks>`+)(?!`).*?(?<!`)(?P=ticks)(?!`)|{TAG}",
     re.DOTALL | re.IGNORECASE | re.MULTILINE,
 )
+_FREE = r"(?:(?<!\\)|(?<=(?<!\\)\\\\))"  # not escaped
 _UNFINISHED = re.compile(
-    r"\\begin\{.*\Z|\\[a-z]{0,5}\Z|\\[(\[](?:(?!\n\n).){0,400}\Z|\$\$[^$`]{0,1000}\$?\Z"
-    r"|\$(?![\s\d$])[^$`\n]{0,300}\Z|`+[^`\n]*\Z"
-    r"|</?[a-z]{0,8}\Z|<a\s[^<>]*\Z"
-    r"|<(?:b|strong|i|em|u|ins|s|del|strike|sub|sup|code|kbd|summary|a\s[^<>]*)>.*\Z",
+    rf"\\begin\{{.*\Z|\\[a-z]{{0,5}}\Z|\\[(\[](?:(?!\n\n).){{0,400}}\Z|{_FREE}\$\$[^$`]{{0,1000}}\$?\Z"
+    rf"|{_FREE}\$(?![\s\d$])[^$`\n]{{0,300}}\Z|{_FREE}\$\d(?:[^\s$`]{{0,40}}|[^$`\n]{{0,300}}[\\^_{{][^$`\n]{{0,300}})\Z"
+    rf"|{_FREE}`+[^`\n]*\Z"
+    rf"|{_FREE}</?[a-z]{{0,8}}\Z|{_FREE}<(?:a|details)\s[^<>]*\Z"
+    rf"|{_FREE}<(?:b|strong|i|em|u|ins|s|del|strike|sub|sup|code|kbd|summary|a\s[^<>]*)>.*\Z",
     re.DOTALL | re.IGNORECASE,
 )
 _OPENINGS = frozenset({"\\(", "\\[", "\\b"})  # of a formula that has no end
@@ -36,9 +50,16 @@ _DETAILS_END = re.compile(r"</details>[ \t]*$", re.IGNORECASE | re.MULTILINE)
 _SUMMARY = re.compile(r"<summary>\s*(.*?)\s*(?:</summary>[ \t]*|\Z)", re.IGNORECASE | re.DOTALL)
 _REFERENCE = re.compile(
     r"\\.|(?<!`)(?P<ticks>`+)(?!`).*?(?<!`)(?P=ticks)(?!`)|\[\^(?P<note>[^\[\]^\s]{1,99})\]"
-    r"|!?\[(?P<words>[^\[\]\n]{1,300})\](?:\[(?P<label>[^\[\]\n]{0,300})\])?(?![(:\[])",
+    r"|!?\[(?P<words>(?:[^\[\]\n]|\[[^\[\]\n]{0,80}\]){1,300})\](?:\[(?P<label>[^\[\]\n]{0,300})\])?(?![(:\[])",
     re.DOTALL,
 )
+_EMPHASIS = re.compile(
+    r"\\.|(?<!`)(?P<ticks>`+)(?!`).*?(?<!`)(?P=ticks)(?!`)"
+    r"|(?<!\*)(?P<mark>\*{1,3})(?![\s*])(?P<inside>[^*\n]{1,500})(?<![\s\\])(?P=mark)(?!\*)",
+    re.DOTALL,
+)
+_ESCAPE_LENGTH = 2
+_HAIR_SPACE = "\u200a"
 _MARKS = {
     **dict.fromkeys(("b", "strong"), "**"),
     **dict.fromkeys(("i", "em"), "*"),
@@ -60,6 +81,9 @@ def rewrite_markdown(text: str, *, references: bool = True) -> str:
     parts, prose = _split(text)
     for number in prose:
         parts[number] = _rewrite_paragraph(parts[number])
+    if references:  # not while the text grows, because a space may be added at its beginning
+        for number in prose:
+            parts[number] = _EMPHASIS.sub(_with_hair_spaces, parts[number])
     if references and "]:" in text:
         _resolve_references(parts, prose, footnote_labels(text), defines=may_define_links(text))
     return "".join(parts)
@@ -85,17 +109,22 @@ def _resolve_references(
 ) -> None:
     collected = References({}, notes, collecting=True)
     for number in prose if defines else ():
-        if parts[number].lstrip().startswith("["):
-            collected.without_definitions(parts[number].strip())
+        for piece in _HEADING_LINE.split(parts[number]):
+            if piece.lstrip().startswith("["):
+                collected.without_definitions(piece.strip())
     references = References(collected.urls, notes)
     for number in prose:
         parts[number] = _resolve(parts[number], references)
     used = {label: url for label, url in references.urls.items() if label in references.used}
     hidden = References(used, notes)
     for number in prose if used else ():
-        if parts[number].lstrip().startswith("["):
-            shown = hidden.without_definitions(parts[number].strip())
-            parts[number] = shown.replace("&#91;", "\\[")
+        pieces = _HEADING_LINE.split(parts[number])
+        for place, piece in enumerate(pieces):
+            if piece.lstrip().startswith("["):
+                shown = hidden.without_definitions(piece.strip())
+                if shown != piece.strip():
+                    pieces[place] = shown.replace("&#91;", "\\[")
+        parts[number] = "".join(pieces)
 
 
 def without_unfinished_source(text: str) -> str:
@@ -110,7 +139,9 @@ def without_unfinished_source(text: str) -> str:
         opens_tag = token["name"] or token["link"]
         if token[0] in _OPENINGS or (opens_tag and token.start() not in pairs):
             break
-        place = token.end()
+        may_be_inside = token["environment"] and "$" in text[place : token.start()]
+        if not may_be_inside and (token[0][0] != "\\" or len(token[0]) > _ESCAPE_LENGTH):
+            place = token.end()  # else a formula that is not closed may hold the token
     cut = _UNFINISHED.search(text, place)
     return text[: cut.start()] if cut else text
 
@@ -121,6 +152,8 @@ def _rewrite_paragraph(text: str) -> str:
     if "<" in text:
         text = _SUMMARY.sub(_title, text)
         text = _DETAILS_END.sub("", _DETAILS.sub("", text))
+    if "|" in text and "`" in text:
+        text = _ROW.sub(_with_escaped_bars, text)
     pairs = tag_pairs(text) if "<" in text else {}
     out, place = [], 0
     for token in _TOKEN.finditer(text):
@@ -131,6 +164,11 @@ def _rewrite_paragraph(text: str) -> str:
             out += [text[place : token.start()], new]
             place = end
     return "".join(out) + text[place:]
+
+
+def _with_escaped_bars(row: re.Match[str]) -> str:
+    """Escape the bars inside the code of a table row, which would end a cell."""
+    return _CODE_IN_ROW.sub(lambda code: _BAR.sub(r"\\|", code[0]), row[0])
 
 
 def _title(summary: re.Match[str]) -> str:
@@ -205,6 +243,17 @@ def _mark(name: str, inside: str) -> str:
     return _MARKS[name] if inside.strip() == inside and inside else ""
 
 
+def _with_hair_spaces(emphasis: re.Match[str]) -> str:
+    """Separate marks from Chinese, Japanese and Korean letters where CommonMark needs a space."""
+    inside = emphasis["inside"]
+    if not inside:
+        return emphasis[0]
+    text, start, end = emphasis.string, emphasis.start(), emphasis.end()
+    left = needs_space_for_emphasis(text[start - 1 : start], inside[0])
+    right = needs_space_for_emphasis(text[end : end + 1], inside[-1])
+    return f"{_HAIR_SPACE * left}{emphasis[0]}{_HAIR_SPACE * right}"
+
+
 def _code(text: str, token: re.Match[str], tex: str) -> str | None:
     if "`" in tex:
         return None
@@ -213,7 +262,8 @@ def _code(text: str, token: re.Match[str], tex: str) -> str | None:
     after = text[token.end() :].partition("\n")[0]
     if token["round"] or token["single"] or before.strip() or after.strip(" .,"):
         return f"`{' '.join(tex.split())}`"
-    return f"```latex\n{tex}\n```"
+    lines = [line.removeprefix(before) for line in tex.split("\n")]
+    return f"\n{before}".join(("```latex", *lines, "```"))
 
 
 def _resolve(text: str, references: References) -> str:
@@ -224,7 +274,11 @@ def _resolve(text: str, references: References) -> str:
             return f"\\[{found['note']}\\]" if found["note"] in references.notes else found[0]
         if not found["words"]:
             return found[0]
-        url = references.url(found["label"] or found["words"])
-        return f"[{found['words']}]({url})" if url else found[0]
+        if url := references.url(found["label"] or found["words"]):
+            return f"[{found['words']}]({url})"
+        if "[" not in found["words"]:
+            return found[0]
+        first = found[0].index("[") + 1
+        return found[0][:first] + _REFERENCE.sub(link, found[0][first:])
 
     return _REFERENCE.sub(link, text)

@@ -13,6 +13,9 @@ const QUOTE = /^ {0,3}>[ \t]?/;
 const ITEM = /^( *)([-+*]|\d{1,9}[.)])(?:([ \t]+)(.*))?$/;
 const DELIMITERS = /^ {0,3}\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*$/;
 const ENVIRONMENT = /^\\begin\{([A-Za-z]{1,20}\*?)\}/;
+const NOTE_DEFINITION = /^ {0,3}\[\^[^[\]^\s]{1,99}\]:/;
+const UNDERLINE = /^ {0,3}=+[ \t]*$/;
+const INFO = /^([A-Za-z][\w+#.-]{0,29})(?:[,:][\w/=,.-]*)?(?:\s+(?:[\w/-]+\.\w+|.*[={].*))?$/;
 const DEFINITION_LINE = /^ {0,3}\[(?!\^)[^[\]]{1,999}\]:/;
 const DETAILS = /^ {0,3}<details(?: open(?:=(?:""|''|"?open"?))?)?>/i;
 const DETAILS_TAG = /<(\/?)details\b[^<>]*>/gi;
@@ -21,20 +24,22 @@ const SUMMARY = /^\s*<summary>(.*?)(?:<\/summary>|\n\s*\n|$)/is;
 const TEX = /[\\^_={}]/;
 const TASK = /^\[([ xX])\][ \t]+/;
 
-/** Parse the blocks of a text, beginning at an offset that must be the end of a block. */
-export function readBlocks(text, from = 0) {
+/** Parse the blocks of a text, beginning at an offset that must be the end of a block; `inNote` tells that
+    this block belongs to a footnote. */
+export function readBlocks(text, from = 0, inNote = false) {
   const lines = text.slice(from).split("\n");
   const offsets = [from];
   for (const line of lines) offsets.push(offsets.at(-1) + line.length + 1);
-  return blocksOf(lines, 0).map((block) => {
+  return blocksOf(lines, 0, inNote).map((block) => {
     const end = Math.min(offsets[block.to], text.length);
     return { ...block, raw: text.slice(offsets[block.from], end), end };
   });
 }
 
-function blocksOf(lines, depth) {
+function blocksOf(lines, depth, inNote = false) {
   const blocks = [];
   let at = 0;
+  let noteEnd = inNote ? outdentNote(lines, 0) : 0; // lines up to here belong to a footnote
   while (at < lines.length) {
     if (isBlank(lines[at]) || DETAILS_END.test(lines[at])) {
       at += 1;
@@ -42,10 +47,19 @@ function blocksOf(lines, depth) {
     }
     const block = blockAt(lines, at, depth);
     block.from = at;
+    if (block.type === "paragraph" && NOTE_DEFINITION.test(lines[at])) noteEnd = Math.max(block.to, outdentNote(lines, block.to));
+    block.inNote = at < noteEnd;
     blocks.push(block);
     at = block.to;
   }
   return blocks;
+}
+
+/** Remove the indentation of a footnote's further paragraphs, which would make them code; return their end. */
+function outdentNote(lines, from) {
+  let at = from;
+  for (; at < lines.length && (isBlank(lines[at]) || /^(?: {4}|\t)/.test(lines[at])); at += 1) lines[at] = lines[at].replace(/^(?: {4}|\t)/, "");
+  return at;
 }
 
 function blockAt(lines, at, depth) {
@@ -75,8 +89,10 @@ function fencedCode(lines, at, [, indent, fence, info]) {
   let end = at + 1;
   while (end < lines.length && !close.test(lines[end])) end += 1;
   const open = end === lines.length;
-  const text = lines.slice(at + 1, end).map((line) => outdent(line, indent.length)).join("\n");
-  const language = /^[^\s{]*/.exec(info)[0].slice(0, 40);
+  const code = lines.slice(at + 1, end).map((line) => outdentCode(line, indent.length));
+  const language = INFO.exec(info)?.[1] ?? "";
+  if (info && !language) code.unshift(info); // no language, but words that must not be lost
+  const text = code.join("\n");
   return { type: "code", language, text, open, to: open ? end : end + 1 };
 }
 
@@ -147,8 +163,11 @@ function paragraph(lines, at, depth) {
   let end = at + 1;
   const isNote = /^ *\[\^/.test(lines[at]); // a link definition directly below a footnote is none of its text
   const goesOn = (line) => !isBlank(line) && !(isNote && DEFINITION_LINE.test(line));
-  while (end < lines.length && goesOn(lines[end]) && !interrupts(lines, end, depth)) end += 1;
-  const text = lines.slice(at, end).map((line) => line.trimStart()).join("\n").trimEnd();
+  const defines = DEFINITION_LINE.test(lines[at]);
+  const underlined = (number) => !defines && number < lines.length && UNDERLINE.test(lines[number]);
+  while (end < lines.length && goesOn(lines[end]) && !underlined(end) && !interrupts(lines, end, depth)) end += 1;
+  const text = lines.slice(at, end).map((line) => line.trim()).join("\n");
+  if (underlined(end)) return { type: "heading", level: 1, text, to: end + 1 };
   return { type: "paragraph", text, to: end };
 }
 
@@ -180,6 +199,10 @@ function quote(lines, at, depth) {
 class Inner {
   lines = [];
   #close = null; // pattern that ends the code fence containing the last line
+
+  get isInCode() {
+    return this.#close !== null;
+  }
 
   push(line) {
     this.lines.push(line);
@@ -248,7 +271,7 @@ function itemLines(lines, from, item, inner, depth) {
       if (inner.lines.length === 1 && isBlank(inner.lines[0])) break; // an empty item ends here
       inner.push("");
     } else if (indentOf(line) >= needed) {
-      inner.push(outdent(line, item.content));
+      inner.push(inner.isInCode ? outdentCode(line, item.content) : outdent(line, item.content));
     } else if (inner.goesOnWith(lines, at, depth)) {
       inner.push(line);
     } else {
@@ -302,12 +325,12 @@ function joinRest(cells, count) {
   return [...cells.slice(0, count - 1), cells.slice(count - 1).join(" | ")];
 }
 
-/** Split a table row at the bars that are not escaped. */
+/** Split a table row at the bars that are not escaped and not inside code. */
 function cellsOf(line) {
   const cells = [""];
-  for (const [piece] of line.trim().replace(/^\|/, "").matchAll(/\\\||\||[^\\|]+|\\/g)) {
+  for (const [piece] of line.trim().replace(/^\|/, "").matchAll(/\\.|\||`[^`]*`|[^\\|`]+|`|\\/g)) {
     if (piece === "|") cells.push("");
-    else cells[cells.length - 1] += piece === "\\|" ? "|" : piece;
+    else cells[cells.length - 1] += piece.replace(/\\\|/g, "|");
   }
   if (!cells.at(-1).trim()) cells.pop();
   return cells.map((cell) => cell.trim());
@@ -331,4 +354,15 @@ function indentOf(line) {
 function outdent(line, columns) {
   const whole = line.replace(/^[ \t]+/, (space) => space.replace(/\t/g, "    "));
   return whole.slice(Math.min(columns, indentOf(whole)));
+}
+
+/** Remove up to this many columns of leading white space from a line of code, whose other tabs stay. */
+function outdentCode(line, columns) {
+  let column = 0;
+  let at = 0;
+  while (column < columns && (line[at] === " " || line[at] === "\t")) {
+    column += line[at] === " " ? 1 : 4 - (column % 4);
+    at += 1;
+  }
+  return " ".repeat(Math.max(0, column - columns)) + line.slice(at);
 }

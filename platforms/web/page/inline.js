@@ -4,18 +4,26 @@
 // after a mark goes into the top frame. A closing mark folds the frames down to its partner into an
 // element; frames without a partner become text again.
 
+import { renderFormula } from "./math.js";
 import { addressOf, noteAt } from "./references.js";
 
-const PLAIN = /[^\\`*_~[\]!<&\n$hH]+/y;
+const PLAIN = /[^\\`*_~|[\]!<&\n$hH]+/y;
 const URL_TEXT = /https?:\/\/[^\s<>`|]+/iy;
 const ANGLE = /<(?:(https?:\/\/[^\s<>]+|mailto:[^\s<>]+)|([\w.+-]+@[\w-]+(?:\.[\w-]+)+)|(br ?\/?))>/iy;
-const ENTITY = /&(?:(amp|lt|gt|quot|apos|nbsp)|#(\d{1,7})|#x([\da-f]{1,6}));/iy;
-const NAMED = { amp: "&", lt: "<", gt: ">", quot: '"', apos: "'", nbsp: "\u00a0" };
+const ENTITY = /&(?:([A-Za-z]{2,8}\d{0,2})|#(\d{1,7})|#x([\da-f]{1,6}));/iy;
+const NAMED = {
+  amp: "&", lt: "<", gt: ">", quot: '"', apos: "'", nbsp: "\u00a0", copy: "©", reg: "®", trade: "™", hellip: "…", mdash: "—", ndash: "–",
+  lsquo: "‘", rsquo: "’", ldquo: "“", rdquo: "”", laquo: "«", raquo: "»", bull: "•", middot: "·", deg: "°", plusmn: "±", times: "×", divide: "÷",
+  le: "≤", ge: "≥", ne: "≠", asymp: "≈", infin: "∞", micro: "µ", larr: "←", rarr: "→", uarr: "↑", darr: "↓", harr: "↔", rArr: "⇒",
+  euro: "€", pound: "£", yen: "¥", cent: "¢", sect: "§", para: "¶", frac12: "½", frac14: "¼", frac34: "¾", sup2: "²", sup3: "³", pi: "π",
+};
+const DUNDER = /__(?:init|main|name|file|str|repr|call|new|del|len|iter|next|enter|exit|get|set|add|sub|mul|eq|lt|gt|hash|bool|dict|class|doc|all|slots|version|future|pycache|getattr|setattr|getitem|setitem|contains|import|path|dir|post_init|init_subclass|annotations|module|qualname|tests|aenter|aexit|await|anext|aiter)__(?![\p{L}\p{N}_])/uy;
 const DOLLARS = /\$(?=[^\s$])([^$`\n]{0,300}?[^\s$`\\])\$(?![\w$])|\$\$([^$`]{1,1000})\$\$(?![\w$])/y;
 const TAG = /<(\/?)(b|strong|i|em|u|ins|s|del|strike|sub|sup|code|kbd)>|<(a)(?=\s)(?=[^<>]{0,2000}?\shref\s?=\s?(?:"([^"<>]*)"|'([^'<>]*)'|([^\s"'<>]+)))[^<>]{0,2000}>|<(\/)a>/iy;
 const TAG_OR_CODE = /\\.|(?<!`)(`+)(?!`).*?(?<!`)\1(?!`)|<(\/?)(b|strong|i|em|u|ins|s|del|strike|sub|sup|code|kbd)>|<(\/?)a(?:>|\s[^<>]{0,2000}>)/gis;
 const ELEMENTS = { b: "strong", strong: "strong", i: "em", em: "em", u: "u", ins: "u", s: "del", del: "del", strike: "del", sub: "sub", sup: "sup" };
 const BRACKETED_TEX = /[\\^_={}]|^(?!.*\p{L}{2})(?=.*\p{L}).*[-+*/<>|()!]|[+*<>\u00d7\u00b7\u00f7≤≥≈≠∈→√∑∫]/su; // else the brackets are only escaped
+const ENVIRONMENT = /\\begin\{([A-Za-z]{1,20}\*?)\}[^]{0,2000}?\\end\{\1\}/y;
 const TEX = /[\\^_={}+*/<>]|^[A-Za-z]$/; // other text between dollars is an amount
 const PUNCTUATION = /[\p{P}\p{S}]/u;
 const UNSPACED = /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Hangul}]/u;
@@ -69,7 +77,7 @@ class Line {
     const letter = this.#text[this.#at];
     if (letter === "\\") this.#escape();
     else if (letter === "`") this.#code();
-    else if (letter === "*" || letter === "_" || letter === "~") this.#emphasis(letter);
+    else if (letter === "*" || letter === "_" || letter === "~" || letter === "|") this.#emphasis(letter);
     else if (letter === "[") this.#bracket();
     else if (letter === "!") this.#image();
     else if (letter === "]") this.#closeBracket();
@@ -104,7 +112,7 @@ class Line {
     if (next === "\n") {
       this.#at += 1;
       this.#newline();
-    } else if ((next === "(" || next === "[") && this.#bracketed(next)) {
+    } else if (((next === "(" || next === "[") && this.#bracketed(next)) || (next === "b" && this.#environment())) {
       // It is a formula.
     } else if (ESCAPABLE.test(next)) {
       this.#at += 1;
@@ -114,12 +122,16 @@ class Line {
     }
   }
 
-  /** Add a formula as it was typed, because its backslashes and asterisks are no Markdown. */
+  /** Add a formula. One that cannot be drawn stays as it was typed: its backslashes are no Markdown. */
   #formula(end) {
-    const node = document.createElement("code");
-    node.className = "math";
-    node.dir = "ltr";
-    node.textContent = this.#text.slice(this.#at, end);
+    const source = this.#text.slice(this.#at, end);
+    let node = renderFormula(source, source.startsWith("$$") || source.startsWith("\\["));
+    if (!node) {
+      node = document.createElement("code");
+      node.className = "math";
+      node.dir = "ltr";
+      node.textContent = source;
+    }
     this.#add(node);
     this.#at = end;
   }
@@ -131,6 +143,14 @@ class Line {
     if (end < 0) this.#unclosed.add(opening);
     if (end < 0 || !this.#isFormula(this.#text.slice(this.#at + 2, end).trim(), opening, end + 2)) return false;
     this.#formula(end + 2);
+    return true;
+  }
+
+  /** Add the LaTeX environment that begins here; return false if there is none. */
+  #environment() {
+    ENVIRONMENT.lastIndex = this.#at;
+    if (!ENVIRONMENT.test(this.#text)) return false;
+    this.#formula(ENVIRONMENT.lastIndex);
     return true;
   }
 
@@ -177,6 +197,7 @@ class Line {
     let end = this.#at + 1;
     while (this.#text[end] === mark) end += 1;
     const count = end - this.#at;
+    if (mark === "_" && this.#dunder()) return;
     const before = this.#at === 0 ? " " : this.#text[this.#at - 1];
     const after = this.#text.at(end) ?? " ";
     let { opens, closes } = flanks(before, after);
@@ -185,12 +206,21 @@ class Line {
       opens = opens && (!inWord || PUNCTUATION.test(before));
       closes = closes && (!inWord || PUNCTUATION.test(after));
     }
-    if (mark === "~" && count !== 2) opens = closes = false;
+    if (mark === "*" && /\d/.test(before) && /\d/.test(after)) opens = closes = false; // 2*3*4 is a product
+    if ((mark === "~" || mark === "|") && count !== 2) opens = closes = false;
     const left = closes ? this.#close(mark, count, opens) : count;
     this.#at = end - left;
     if (!left) return;
     if (opens) this.#open(mark, left);
     else this.#literal(left);
+  }
+
+  /** Add a name such as __init__, which is not emphasis; return false if there is none. */
+  #dunder() {
+    if (/[\p{L}\p{N}]/u.test(this.#text[this.#at - 1] ?? "")) return false;
+    const match = this.#match(DUNDER);
+    if (match) this.#add(match[0]);
+    return match !== null;
   }
 
   #open(mark, count) {
@@ -217,7 +247,7 @@ class Line {
       this.#fold(index);
       const frame = this.#frames[index];
       const used = Math.min(2, frame.count, left);
-      const node = document.createElement(mark === "~" ? "del" : used === 2 ? "strong" : "em");
+      const node = mark === "|" ? spoiler() : document.createElement(mark === "~" ? "del" : used === 2 ? "strong" : "em");
       node.append(...frame.children);
       frame.children = [node];
       frame.count -= used;
@@ -259,7 +289,7 @@ class Line {
 
   #closeBracket() {
     const frame = this.#brackets.pop();
-    const target = frame && (this.#target(this.#at + 1) ?? this.#reference(frame));
+    const target = frame && (this.#target(this.#at + 1) ?? (this.#isCitation(frame) ? null : this.#reference(frame)));
     if (!target) {
       this.#literal(1);
       return;
@@ -273,6 +303,11 @@ class Line {
     const href = this.#inLink() ? null : safeUrl(target.address);
     if (href) this.#add(link(href, namesAnotherHost(frame.children, href) ? [] : frame.children, target.title));
     else [...frame.children, ` (${target.address})`].forEach((piece) => this.#add(piece));
+  }
+
+  /** True for the inner brackets of `[[1]][1]` and `[[1]](address)`: the outer ones are the link. */
+  #isCitation(frame) {
+    return this.#text[frame.start - 2] === "[" && /^\]\][([]/.test(this.#text.slice(this.#at, this.#at + 3));
   }
 
   /** Return the target of a reference such as `[words][label]` or `[label]`, or null. */
@@ -372,11 +407,13 @@ class Line {
   }
 
   #entity() {
-    const match = this.#match(ENTITY);
-    if (!match) {
+    ENTITY.lastIndex = this.#at;
+    const match = ENTITY.exec(this.#text);
+    if (!match || (match[1] && !Object.hasOwn(NAMED, match[1]))) {
       this.#literal(1);
       return;
     }
+    this.#at = ENTITY.lastIndex;
     this.#add(character(...match));
   }
 
@@ -431,6 +468,14 @@ function link(href, children, title) {
   node.title = title || href;
   node.append(...(children.length ? children : [href]));
   for (const inner of node.querySelectorAll("a")) inner.replaceWith(...inner.childNodes); // links do not nest
+  return node;
+}
+
+/** Create an element whose words are seen once it is pointed at. */
+function spoiler() {
+  const node = document.createElement("span");
+  node.className = "spoiler";
+  node.tabIndex = 0;
   return node;
 }
 

@@ -4,6 +4,7 @@
 import { readBlocks } from "./blocks.js";
 import { highlight } from "./highlight.js";
 import { renderInline } from "./inline.js";
+import { renderFormula } from "./math.js";
 import { definitionsOf, noteLabels, withoutDefinitions } from "./references.js";
 
 const GROWING_CODE = 8_000; // characters up to which growing code is highlighted
@@ -54,7 +55,8 @@ export class MarkdownView {
 
   /** Show this text; `growing` means that more will follow. A text that cannot be rendered is
       shown as it is. */
-  update(text, growing = false) {
+  update(given, growing = false) {
+    const text = given.replace(/\r\n?/g, "\n");
     if (this.#isPlain && growing) {
       this.#showPlain(text);
       return;
@@ -85,7 +87,7 @@ export class MarkdownView {
   #render(text, growing) {
     const kept = this.#keep(text);
     const start = kept.length ? kept.at(-1).end : 0;
-    const fresh = readBlocks(text, start);
+    const fresh = readBlocks(text, start, kept.at(-1)?.inNote);
     const old = this.#blocks.slice(kept.length);
     for (const block of fresh) {
       block.plain = growing && block.type === "code" && block.open && block.text.length > GROWING_CODE;
@@ -123,7 +125,7 @@ export class MarkdownView {
     block.shown = ""; // labels of its definitions that are visible
     block.node = renderBlock(block, { ...references, asked: block.asked });
     // A section that grows stays as the reader has left it.
-    if (old && block.type === "details" && block.raw.startsWith(before.raw)) block.node.open = old.open;
+    if (old && block.type === "details" && before.type === "details" && block.raw.startsWith(before.raw)) block.node.open = old.open;
     if (old) old.replaceWith(block.node);
     else this.#node.append(block.node);
   }
@@ -168,7 +170,7 @@ function renderBlock(block, references) {
     case "code":
       return renderCode(block);
     case "math":
-      return element("pre", { class: "math", dir: "ltr", tabindex: "0" }, block.text);
+      return renderMath(block);
     case "quote":
       return element("blockquote", { dir: direction(block) }, ...block.blocks.map((each) => renderBlock(each, references)));
     case "list":
@@ -182,6 +184,12 @@ function renderBlock(block, references) {
       return children.length ? element("p", { dir: "auto" }, ...children) : document.createComment("");
     }
   }
+}
+
+function renderMath(block) {
+  const formula = renderFormula(block.text, true);
+  if (formula) return element("div", { class: "formula", dir: "ltr", tabindex: "0", role: "region", "aria-label": "Formula" }, formula);
+  return element("pre", { class: "math", dir: "ltr", tabindex: "0" }, block.text);
 }
 
 function renderDetails(block, references) {

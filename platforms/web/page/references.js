@@ -40,11 +40,16 @@ function paragraphDefinitions(text) {
   while (text[end] === "[") {
     DEFINITION.lastIndex = end;
     const match = DEFINITION.exec(text);
-    if (!match || !normal(match[1])) break;
+    if (!match || !normal(match[1]) || !isBalanced(match[3] ?? "")) break;
     found.push([normal(match[1]), match[2] ?? match[3], match[0]]);
     end = DEFINITION.lastIndex;
   }
   return { found, end };
+}
+
+/** An address with half a pair of parentheses may still be written. */
+function isBalanced(address) {
+  return address.split("(").length === address.split(")").length;
 }
 
 /** Remove the definitions at the start of a paragraph that are used; the others stay visible. */
@@ -65,7 +70,7 @@ export function addressOf(label, references) {
   return references.addresses.get(name);
 }
 
-/** Labels ignore case and the width of spaces. */
+/** Labels ignore case and the width of spaces; `ẞ`, `ß` and `SS` are the same. */
 function normal(label) {
-  return label.trim().replace(/\s+/g, " ").toLowerCase();
+  return label.trim().replace(/\s+/g, " ").toLowerCase().toUpperCase();
 }

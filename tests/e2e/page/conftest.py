@@ -25,7 +25,7 @@ ARGUMENTS = [
 expect.set_options(timeout=5_000)
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def browser() -> AsyncIterator[Browser]:
     if not HAVE_CHROMIUM:
         pytest.skip("chromium is not installed")
@@ -35,7 +35,7 @@ async def browser() -> AsyncIterator[Browser]:
         await browser.close()
 
 
-@pytest_asyncio.fixture(loop_scope="module")
+@pytest_asyncio.fixture(loop_scope="session")
 async def stage() -> AsyncIterator[Stage]:
     async with staged() as stage:
         yield stage
@@ -47,7 +47,7 @@ def place(stage: Stage) -> Place:
     return stage
 
 
-@pytest_asyncio.fixture(loop_scope="module")
+@pytest_asyncio.fixture(loop_scope="session")
 async def context(browser: Browser, place: Place) -> AsyncIterator[BrowserContext]:
     """A signed-in browser context; fails the test if the browser reports a problem."""
     context = await browser.new_context(viewport={"width": 1100, "height": 760}, locale="en-GB")
@@ -58,6 +58,6 @@ async def context(browser: Browser, place: Place) -> AsyncIterator[BrowserContex
     assert complaints.found == []
 
 
-@pytest_asyncio.fixture(loop_scope="module")
+@pytest_asyncio.fixture(loop_scope="session")
 async def page(context: BrowserContext, place: Place) -> Page:
     return await opened(context, place.url)

@@ -1,9 +1,5 @@
 """Behaviour of the page that needs only the demo model: on the stage and on a whole daemon."""
 
-import asyncio
-import os
-import re
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -15,7 +11,7 @@ from tests.e2e.daemon import Daemon
 from tests.e2e.page.actions import opened, ready, rows, send
 from tests.e2e.page_kit import Place, staged
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
 class DaemonPlace:
@@ -29,32 +25,20 @@ class DaemonPlace:
         return f"{self._daemon.url}/"
 
     async def link(self) -> str:
-        home = str(self._daemon.home)
-        asked = await asyncio.create_subprocess_exec(
-            Path(sys.executable).with_name("holdfast"),
-            "link",
-            env={**os.environ, "HOLDFAST_HOME": home},  # noqa: TID251 - passed on to the program
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.DEVNULL,
-        )
-        async with asyncio.timeout(20):
-            said, _ = await asked.communicate()
-        found = re.search(r"http://\S+/enter/[\w-]+", said.decode())
-        assert found, said
-        return found[0]
+        return await self._daemon.link()
 
     async def restart(self) -> None:
         assert await self._daemon.stop() == 0
         await self._daemon.start()
 
 
-@pytest_asyncio.fixture(params=["stage", "daemon"], loop_scope="module")
+@pytest_asyncio.fixture(params=["stage", "daemon"], loop_scope="session")
 async def place(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Place]:
     if request.param == "stage":
         async with staged() as stage:
             yield stage
     else:
-        async with Daemon(tmp_path) as daemon:
+        async with Daemon(tmp_path, warm=True) as daemon:
             yield DaemonPlace(daemon)
 
 

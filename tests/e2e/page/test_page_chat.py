@@ -9,7 +9,7 @@ from platforms.core.contract import Address, Button, Draft
 from tests.e2e.page.actions import chat_of, rows, send, words
 from tests.e2e.page_kit import Stage
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
 async def test_an_answer_grows_visibly(stage: Stage, page: Page) -> None:

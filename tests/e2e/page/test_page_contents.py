@@ -8,7 +8,7 @@ from playwright.async_api import BrowserContext, Page, expect
 from tests.e2e.page.actions import chat_of, overflow, rows, send, words
 from tests.e2e.page_kit import Stage
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 SPOKEN = """# Result
 

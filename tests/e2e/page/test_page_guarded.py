@@ -6,7 +6,7 @@ from playwright.async_api import Browser, BrowserContext, Page, Request, Route, 
 from tests.e2e.page.actions import opened, ready
 from tests.e2e.page_kit import Stage
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(60)]
 
 INJECTED = """
 <script>window.hacked = "a script"</script>

@@ -8,7 +8,7 @@ from playwright.async_api import Page, expect
 from tests.e2e.page.actions import chat_of, overflow, rows, send
 from tests.e2e.page_kit import Stage
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 FOCUSED = """() => {
     const node = document.activeElement;

@@ -9,8 +9,10 @@ import pytest_asyncio
 from playwright.async_api import Browser, Page
 
 from tests.e2e.page_kit import staged
+from tests.faults.markdown_shared import SHARED
+from tests.faults.markdown_texts import ANSWERS
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 # Every letter of these samples must be visible.
 SAMPLES = {
@@ -111,6 +113,7 @@ LETTERS = """async (samples) => {
             const node = document.createElement("div");
             renderMarkdown(node, text.slice(0, end));
             node.querySelectorAll(".code-head").forEach((head) => head.remove());
+            node.querySelectorAll("math").forEach((math) => math.replaceWith(math.querySelector("annotation").textContent));
             // The x of a ticked box is a tick, and a br is a line break, as far as they are whole.
             const ticks = node.querySelectorAll("input[checked]").length;
             const source = text.slice(0, end).replace(/<br>/g, "");
@@ -132,7 +135,7 @@ RENDER = """async (text) => {
 }"""
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def sheet(browser: Browser) -> AsyncIterator[Page]:
     """An empty page of the same origin for rendering; shared, because tests do not change it."""
     async with staged() as stage, await browser.new_context() as context:
@@ -143,6 +146,11 @@ async def sheet(browser: Browser) -> AsyncIterator[Page]:
 
 async def test_a_growing_text_renders_like_a_complete_one_at_every_step(sheet: Page) -> None:
     assert await sheet.evaluate(GROW, {**SAMPLES, **MORE}) == []
+
+
+async def test_shared_texts_and_answers_grow_alike(sheet: Page) -> None:
+    shared = {name: md for name, (md, _) in SHARED.items()}
+    assert await sheet.evaluate(GROW, {**shared, **ANSWERS}) == []
 
 
 async def test_no_letter_is_lost_at_any_length(sheet: Page) -> None:
@@ -166,11 +174,22 @@ async def test_no_letter_is_lost_at_any_length(sheet: Page) -> None:
         ("- a\n\n- b", ['<li><p dir="auto">a</p></li>']),
         ("> - نص", ['<blockquote dir="rtl"><ul dir="rtl">']),
         ("|اسم|b|\n|-|-|", ['<div class="table" dir="rtl" tabindex="0"']),
-        ("$\\frac{a}{b}$", ['<code class="math" dir="ltr">$\\frac{a}{b}$</code>']),
-        ("\\(a_1*b*\\) c", ['<code class="math" dir="ltr">\\(a_1*b*\\)</code> c']),
-        ("\\[ \\{x\\} \\]", ['<pre class="math" dir="ltr" tabindex="0">\\[ \\{x\\} \\]</pre>']),
+        ("$\\fra{a}{b}$", ['<code class="math" dir="ltr">$\\fra{a}{b}$</code>']),
+        ("\\(a_1*\\fra*\\) c", ['<code class="math" dir="ltr">\\(a_1*\\fra*\\)</code> c']),
+        (
+            "\\[ \\fra\\{x\\} \\]",
+            ['<pre class="math" dir="ltr" tabindex="0">\\[ \\fra\\{x\\} \\]</pre>'],
+        ),
         ("a\n$$\nb \\\\\n- c\n$$\nd", ["<p", '">$$\nb \\\\\n- c\n$$</pre><p']),
-        ("\\begin{align}\na\n\\end{align}", ['">\\begin{align}\na\n\\end{align}</pre>']),
+        ("\\begin{alig}\na\n\\end{alig}", ['">\\begin{alig}\na\n\\end{alig}</pre>']),
+        (
+            "a\n$$\nb_1\n$$",
+            [
+                '<div class="formula" dir="ltr" tabindex="0" role="region"',
+                "<msub><mi>b</mi><mn>1</mn></msub>",
+            ],
+        ),
+        ("so \\begin{cases} a \\end{cases} c", ["<mtd><mi>a</mi></mtd>", "</math> c"]),
         ("$5 to $6, US$a", ['<p dir="auto">$5 to $6, US$a</p>']),
         ("- [x] a", ['type="checkbox" disabled="" checked="" aria-label="done"']),
         ("> a\n> > b", ["<blockquote", '<p dir="auto">b</p></blockquote></blockquote>']),
@@ -219,8 +238,8 @@ async def test_no_letter_is_lost_at_any_length(sheet: Page) -> None:
         ),
         ("<details open>a</details>", ['<details dir="ltr" open="">']),
         ("See \\[1\\] \\(x\\) \\[a\\](b)", ["See [1] (x) [a](b)"]),
-        ("\\(x\\)", ['<code class="math" dir="ltr">\\(x\\)</code>']),
-        ("\\begin{cases}\na\n\\end{cases}", ['">\\begin{cases}\na\n\\end{cases}</pre>']),
+        ("\\(x\\)", ["<mi>x</mi>", ">\\(x\\)</annotation>"]),
+        ("\\begin{cases}\na\n\\end{cases}", ["<mtd><mi>a</mi></mtd>"]),
     ],
 )
 async def test_markdown_renders_as_expected(sheet: Page, text: str, parts: list[str]) -> None:

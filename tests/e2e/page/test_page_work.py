@@ -26,7 +26,7 @@ from tests.fakes.gateway_settings import scripted_model
 from tests.fakes.model_script import Script
 from tests.fakes.model_server import ModelServer
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 QUICK = Timeouts(backoff=0.01, notice_after=0.3, first_token=1.5)
 
@@ -116,7 +116,7 @@ async def working(home: Path, agent: AgentSettings) -> AsyncIterator[GatewayPlac
             shop.runner.skip_drain.set()
 
 
-@pytest_asyncio.fixture(loop_scope="module")
+@pytest_asyncio.fixture(loop_scope="session")
 async def place(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[GatewayPlace]:
     agent = getattr(request, "param", AgentSettings())
     async with working(tmp_path, agent) as shop:

@@ -96,7 +96,7 @@ async def test_an_answer_is_streamed_even_if_the_chat_shows_only_the_final_text(
 IN_WORDS = 'H J{"error":{"message":"Network connection lost."}}'
 BROKEN: list[tuple[ProtocolName, str]] = [
     ("chat", IN_WORDS),
-    *((protocol, f"H {ending}") for protocol in PROTOCOLS for ending in ("FIN", "RST")),
+    *((protocol, "H RST") for protocol in PROTOCOLS),
 ]
 
 
@@ -112,6 +112,17 @@ async def test_a_failing_network_is_tried_three_times(
         assert "connection drops" in notice
         assert all(request.closed.is_set() for request in scene.requests)
         assert await scene.history() == ["U:go"]
+        await scene.check()
+
+
+@each_protocol
+async def test_a_service_that_ends_three_streams_at_once_is_asked_without_a_stream(
+    tmp_path: Path, protocol: ProtocolName
+) -> None:
+    async with stage(tmp_path, protocol, *["H FIN"] * 3, OK) as scene:
+        turn = await scene.go()
+        assert turn.state is TurnState.DONE
+        assert [request.stream for request in scene.requests] == [True, True, True, False]
         await scene.check()
 
 

@@ -1,7 +1,7 @@
 // Judges Markdown with libraries of other people.
 //
 // `node judge.mjs spec` prints the examples of CommonMark. `discord` reads a JSON list of texts and prints
-// what two readers of Discord's Markdown show of each. `slack` reads a JSON list of block lists and prints
+// what two readers of Discord's Markdown see in each: runs of words with their looks, and HTML. `slack` reads a JSON list of block lists and prints
 // those that the official types refuse, and checks that the schema refuses a wrong block.
 
 import { createRequire } from "node:module";
@@ -17,18 +17,24 @@ async function spec() {
   print(tests.map(({ markdown, html, section, number }) => ({ markdown: markdown.replaceAll("→", "\t"), html: html.replaceAll("→", "\t"), section, number })));
 }
 
-function words(node) {
-  if (Array.isArray(node)) return node.map(words).join("");
-  if (!node || typeof node !== "object") return typeof node === "string" ? node : "";
-  if (node.type === "br" || node.type === "newline") return "\n";
-  return words(node.content ?? node.target ?? "");
+const LOOKS = { strong: "bold", em: "italic", underline: "underline", strikethrough: "strike", spoiler: "spoiler", inlineCode: "code", codeBlock: "code", blockQuote: "quote", heading: "heading", link: "link" };
+
+// The runs of a text: [words, looks].
+function runs(node, looks = []) {
+  if (Array.isArray(node)) return node.flatMap((each) => runs(each, looks));
+  if (typeof node === "string") return [[node, looks]];
+  if (!node || typeof node !== "object") return [];
+  if (node.type === "br" || node.type === "newline") return [["\n", looks]];
+  if (node.type === "twemoji") return [[node.name, looks]];
+  const look = LOOKS[node.type];
+  return runs(node.content ?? node.target ?? "", look ? [...looks, look] : looks);
 }
 
 async function discord() {
   const first = (await import("discord-markdown-parser")).default;
   const second = await import("@odiffey/discord-markdown");
   const toHtml = second.toHTML ?? second.default.toHTML;
-  print(input().map((text) => [words(first.parse(text, "extended")), toHtml(text)]));
+  print(input().map((text) => [runs(first.parse(text, "extended")), toHtml(text)]));
 }
 
 async function slack() {

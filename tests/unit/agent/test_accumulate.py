@@ -58,6 +58,7 @@ def test_a_complete_answer_is_accumulated_and_emitted_piece_by_piece() -> None:
         usage=UsageChunk(3, 2, alone=True),
         received_characters=7,
         request_id="req_1",
+        opened=True,
     )
     assert shown == [ReasoningDelta("hm"), TextDelta("Hel"), TextDelta("lo")]
 

@@ -26,7 +26,7 @@ _URL = "http://h/{v1}"
             errors.BadRequest,
             "the request could not be written: {x}",
         ),
-        (httpx2.RemoteProtocolError("{x}"), errors.ConnectionLost, "{x}"),
+        (httpx2.RemoteProtocolError("{x}"), errors.EndedEarly, "{x}"),
         (httpx2.ReadError(""), errors.ConnectionLost, "ReadError"),
         (httpx2.DecodingError("x"), errors.ConnectionLost, "x"),
         (httpx2.StreamError("x"), errors.ConnectionLost, "x"),

@@ -217,6 +217,43 @@ def test_a_service_that_cannot_stream_is_retried_once_without_streaming() -> Non
     assert isinstance(second, GiveUp)
 
 
+BLANK = cut(BEFORE, None, opened_stream=True)
+
+
+@pytest.mark.parametrize("error", [None, errors.EndedEarly("incomplete")])
+def test_after_three_blank_streams_the_answer_is_requested_without_a_stream(
+    error: ProviderError | None,
+) -> None:
+    blank = cut(BEFORE, error, opened_stream=True)
+    *_, fourth, last_one = play(*[blank] * 3, cut(BEFORE, error))
+    assert fourth == RetryRequest(wait_seconds=4.0, without_streaming=True)
+    assert isinstance(last_one, GiveUp)
+
+
+@pytest.mark.parametrize(
+    ("story", "reason"),
+    [
+        ([cut(BEFORE), BLANK, BLANK], "the first request was not even accepted"),
+        ([BLANK, BLANK, cut(BEFORE, DROP, opened_stream=True)], "the network failed"),
+        ([BLANK, BLANK, cut(BEFORE, STALL, opened_stream=True)], "the last stream stalled"),
+        (
+            [BLANK, BLANK, cut(REASONING, DROP, opened_stream=True)],
+            "the last stream said something",
+        ),
+        ([BLANK, BLANK, cut(BEFORE, None, opened_stream=True, text_visible=True)], "text is shown"),
+    ],
+)
+def test_other_failures_are_no_reason_to_do_without_a_stream(
+    story: list[RequestOutcome], reason: str
+) -> None:
+    assert isinstance(last(*story), GiveUp), reason
+
+
+def test_a_fallback_is_preferred_to_an_answer_without_a_stream() -> None:
+    blank = cut(BEFORE, None, opened_stream=True, has_other_target=True)
+    assert isinstance(last(*[blank] * 3), SwitchTarget)
+
+
 def test_an_output_limit_that_is_too_high_is_lowered() -> None:
     assert last(cut(BEFORE, errors.OutputTooLong("", 4096))) == RetryRequest(lower_cap=4096)
     assert last(cut(BEFORE, errors.OutputTooLong())) == RetryRequest(lower_cap=0)

@@ -1,6 +1,7 @@
 import asyncio
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import msgspec
@@ -8,6 +9,7 @@ import pytest
 
 from agent.providers.demo import DemoProvider
 from agent.providers.openai.chat import OpenAIChat
+from agent.providers.openai.sdk import defer_package
 from agent.providers.registry import (
     ModelNotChosen,
     Target,
@@ -113,3 +115,37 @@ def test_the_loop_and_the_demo_import_no_sdk() -> None:
     ).stdout.split()
     assert "msgspec" in loaded
     assert not {"openai", "httpx2", "pydantic", "aiohttp", "anyio"} & set(loaded)
+
+
+@pytest.mark.process
+def test_the_provider_loads_the_types_of_the_sdk_only_when_something_uses_them() -> None:
+    code = (
+        "import sys; from agent.providers.registry import build_provider; "
+        "from agent.settings import TargetSettings; "
+        "build_provider(TargetSettings(provider='openai', base_url='http://127.0.0.1:9')); "
+        "loaded = 'openai.types.responses.response' in sys.modules; "
+        "import openai.types; from openai.types.responses import Response; "
+        "print(loaded, openai.types.Completion.__name__, Response.__name__, "
+        "hasattr(openai.types, 'absent'))"
+    )
+    shown = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=20
+    ).stdout.split()
+    assert shown == ["False", "Completion", "Response", "False"]
+
+
+def test_a_deferred_package_runs_its_code_once_on_first_use(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "late"
+    folder.mkdir()
+    (folder / "__init__.py").write_text("import late.counter\nlate.counter.runs += 1\nNAME = 'x'\n")
+    (folder / "counter.py").write_text("runs = 0\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with defer_package("late"):
+        counter = import_module("late.counter")
+    late = import_module("late")
+    assert counter.runs == 0
+    with pytest.raises(AttributeError, match="module 'late' has no attribute 'absent'"):
+        late.absent  # noqa: B018 - reading is the use
+    assert (late.NAME, counter.runs) == ("x", 1)

@@ -469,6 +469,44 @@ def test_a_prefilled_continuation_is_appended_directly(
     assert said == whole
 
 
+WHOLE = "The quick brown fox jumps over the lazy dog, and the dog sleeps on in the warm sun."
+
+
+@pytest.mark.parametrize(
+    ("text", "repeated", "shown"),
+    [
+        pytest.param(WHOLE[:30], WHOLE, WHOLE, id="from the first word"),
+        pytest.param(WHOLE[:4], WHOLE, WHOLE, id="one word"),
+        pytest.param(WHOLE[:10], WHOLE, WHOLE, id="with a blank at the end"),
+        pytest.param(WHOLE[:9] + "\n", WHOLE, WHOLE[:9] + "\n" + WHOLE[9:], id="another blank"),
+        pytest.param(WHOLE[:70], WHOLE[:60] + " again.", WHOLE[:70] + "again.", id="most of it"),
+        pytest.param("ha", "ha, funny", "haha, funny", id="too short to be a repeat"),
+        pytest.param(WHOLE[:20], "brown fox", WHOLE[:20] + "brown fox", id="its last words"),
+        pytest.param(WHOLE[:60], WHOLE[:20], WHOLE[:60] + WHOLE[:20], id="its first words"),
+    ],
+)
+@pytest.mark.parametrize("size", [1, 7, 200])
+def test_a_prefilled_text_that_the_service_repeats_is_shown_once(
+    text: str, repeated: str, shown: str, size: int
+) -> None:
+    player = Shown()
+    player.answer(text, cut=True)
+    player.answer(*(repeated[at : at + size] for at in range(0, len(repeated), size)), prefill=True)
+    assert player.step.text == shown
+    said = "".join(event.text for event in player.events if isinstance(event, TextDelta))
+    assert said == shown
+
+
+def test_a_repeated_prefill_is_noticed() -> None:
+    shown = Shown()
+    shown.answer(WHOLE[:30], cut=True)
+    shown.answer(WHOLE[:60], prefill=True, cut=True)
+    ignored = shown.step.ignored_prefill
+    shown.answer(WHOLE[60:], prefill=True)
+    assert (ignored, shown.step.ignored_prefill) == (True, False)
+    assert shown.step.text == WHOLE
+
+
 def test_lost_calls_are_reported_instead_of_prefilling() -> None:
     shown = Shown(text="I write.", report=LostCallReport(unsealed_tools=("pay",)))
     answer, told = shown.asks(prefill=True)

@@ -61,7 +61,7 @@ async def test_the_turn_ends_with_the_cause_after_two_retries(play: Play) -> Non
     assert (done.ending, done.text, done.message, done.attempts) == (TurnEnding.FAILED, "", None, 3)
     assert (done.cause, done.notice) == ("connection drops on the way to the model", "N7")
     assert done.tell_operator  # an outage affects all users
-    assert stage.journal.verdicts == ["cut", "cut", "cut"]
+    assert stage.journal.verdicts == ["cut"] * 3
 
 
 @pytest.mark.parametrize(
@@ -272,6 +272,23 @@ async def test_a_service_that_cannot_stream_is_asked_without_streaming(play: Pla
     assert not stage.learned().should_stream(stage.clock.monotonic())
 
 
+async def test_a_service_whose_streams_all_break_is_asked_without_streaming(play: Play) -> None:
+    stage = await play(*["H FIN"] * 3, ok("done"))
+    done = await stage.run()
+    assert (done.text, done.attempts) == ("done", 4)
+    assert [request.stream for request in stage.server.requests] == [True, True, True, False]
+    assert not stage.learned().should_stream(stage.clock.monotonic())
+
+
+async def test_an_error_that_breaks_each_stream_is_named_without_a_stream(play: Play) -> None:
+    too_long = 'S400"This model\'s maximum context length is 20 tokens"'
+    stage = await play(*["H FIN"] * 3, *[too_long] * 5)
+    done = await stage.run()
+    assert done.ending is TurnEnding.FAILED
+    assert "too long" in done.cause
+    assert done.too_long
+
+
 async def test_learned_facts_apply_to_the_next_turn(play: Play) -> None:
     stage = await play(ok("done"))
     stage.learned().record_no_streaming(stage.clock.monotonic())
@@ -370,3 +387,30 @@ async def test_an_unknown_error_propagates_after_one_request(play: Play, error: 
     assert (unsound.asked, unsound.left) == (1, 1)
     assert stage.server.requests == second.requests == []
     assert stage.shown == "so far "
+
+
+# --- models that continue a final assistant message ----------------------------------------------
+
+
+async def test_a_service_that_ignores_a_prefilled_text_is_asked_in_words_from_then_on(
+    play: Play,
+) -> None:
+    text = "The quick brown fox jumps over the lazy dog."
+    stage = await play(
+        f'H T"{text[:20]}" RST', f'H T"{text[:30]}" RST', f'H T"{text[10:]}" F stop D'
+    )
+    stage.target()
+    stage.targets[0] = msgspec.structs.replace(stage.target(), model="claude-opus-4-1")
+    done = await stage.run()
+    assert done.text == stage.shown == text
+    last = [stage.sent(number)[-1]["role"] for number in (1, 2, 3)]
+    assert last == ["user", "assistant", "user"]
+
+
+async def test_the_estimate_of_a_budget_leaves_a_prefilled_text_alone(play: Play) -> None:
+    stage = await play('H T"It is Java" RST', ok("Script."))
+    stage.target()
+    stage.targets[0] = msgspec.structs.replace(stage.target(), model="claude-opus-4-1")
+    stage.journal.reserves = True
+    done = await stage.run()
+    assert done.text == stage.shown == "It is JavaScript."

@@ -244,7 +244,8 @@ class _Locked(Platform):
 
     async def deliver(self, op: Op) -> Receipt:
         if self.locked:
-            raise Unauthorized
+            msg = "the token was revoked"
+            raise Unauthorized(msg)
         return await super().deliver(op)
 
 
@@ -253,11 +254,15 @@ async def test_with_refused_credentials_an_answer_waits_and_the_gateway_is_infor
     world: World, store: Store
 ) -> None:
     platform = _Locked(clock=world)
-    told: list[Adapter] = []
-    async with running(store, platform, on_refused=told.append) as delivery:
+    told: list[tuple[Adapter, str]] = []
+
+    def on_refused(adapter: Adapter, error: Unauthorized) -> None:
+        told.append((adapter, str(error)))
+
+    async with running(store, platform, on_refused=on_refused) as delivery:
         await put(store, delivery, item("a_1", "Answer"))
         await asyncio.sleep(100)
-        assert told == [platform]
+        assert told == [(platform, "the token was revoked")]
         platform.locked = False
         delivery.on_connected("memory")
         await delivery.flush(10)

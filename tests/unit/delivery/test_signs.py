@@ -246,7 +246,7 @@ async def test_refused_credentials_stop_the_platform_and_drop_waiting_reactions(
     platform = Platform(clock=world)
     platform.fail(DeliveryFault(Unauthorized), React)
     told: list[object] = []
-    async with signing(store, platform, on_refused=told.append) as delivery:
+    async with signing(store, platform, on_refused=lambda who, _: told.append(who)) as delivery:
         delivery.react(HERE, "m1", "👀")
         delivery.react(HERE, "m2", "👀")
         await _quiet()

@@ -134,7 +134,18 @@ def test_a_percent_encoded_secret_split_by_markup_is_masked() -> None:
     ],
 )
 def test_text_that_cannot_have_had_a_secret_needs_no_drawing(text: str, possible: bool) -> None:
-    assert _CLEAN.may_contain(text, lambda part: part.replace("-", "")) is possible
+    assert _CLEAN.may_contain(text, _without_dashes) is possible
+
+
+def _without_dashes(text: str) -> str:
+    return text.replace("-", "")
+
+
+def test_a_secret_added_after_a_check_is_found_by_the_next_one() -> None:
+    redactor = Redactor([Secret("opensesame")])
+    assert not redactor.may_contain("new secret: swordfish", _without_dashes)
+    redactor.add(Secret("sword-fish"))
+    assert redactor.may_contain("new secret: swordfish", _without_dashes)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,5 @@
 """Markdown rewritten for a platform that draws a part of it."""
+# ruff: noqa: RUF001 - in all scripts
 
 import pytest
 
@@ -34,6 +35,24 @@ from platforms.core.document.rewrite import rewrite_markdown, without_unfinished
         ),
         ("a\n\n[r]: https://e.org", "a\n\n[r]: https://e.org"),
         ("a[^1]\n\n[^1]: b", "a\\[1\\]\n\n\\[1\\]: b"),
+        ("1. a\n   $$x\\,y$$\n2. b", "1. a\n   ```latex\n   x\\,y\n   ```\n2. b"),
+        ("- a\n  \\[\n  x\\\\y\n  \\]", "- a\n  ```latex\n  x\\\\y\n  ```"),
+        (
+            "- a\n  \\begin{align}\n  a\\\\b\n  \\end{align}",
+            "- a\n  ```latex\n  \\begin{align}\n  a\\\\b\n  \\end{align}\n  ```",
+        ),
+        (
+            "so \\begin{cases} a \\\\ b \\end{cases} c",
+            "so `\\begin{cases} a \\\\ b \\end{cases}` c",
+        ),
+        ("[[1]][r]\n\n[r]: https://e.org", "[[1]](https://e.org)\n\n"),
+        ("**「a」**は `**「a」**は`", "**「a」**\u200aは `**「a」**は`"),
+        ("これは**（a）**と*「b」*", "これは\u200a**（a）**\u200aと\u200a*「b」*"),
+        ("**加粗。**后面", "**加粗。**\u200a后面"),
+        ("## A\n[r]\n## B\n[r]: https://e.org", "## A\n[r](https://e.org)\n## B\n"),
+        ("| `a || b` | `c \\| d` |", "| `a \\|\\| b` | `c \\| d` |"),
+        ("a | `b | c`", "a | `b | c`"),
+        ("**重点** (**a**)b, a**(b)** c", "**重点** (**a**)b, a**(b)** c"),
     ],
 )
 def test_what_the_platform_does_not_draw_is_rewritten(md: str, rewritten: str) -> None:
@@ -47,6 +66,11 @@ def test_what_the_platform_does_not_draw_is_rewritten(md: str, rewritten: str) -
         "It costs $5, so $x_1*y$ and \\(a_1\\), \\[1\\]\n\n$$\na*b\n$$\n\n\\[ x \\]\n\nend",
         "\\begin{align}\na\\\\b\n\\end{align}\n\nend `a*b` end",
         "<details>\n<summary>a</summary>\n\nb\n</details>\n\nend",
+        "<details open>\n<summary>a</summary>\n\nb\n</details>\n\nend",
+        "A $\\theta$ and $\\frac{a}{b} \\, c$ and \\$5 or \\\\$x$\n\n$$\nx = \\frac{a}{2}\n$$\n\nend",
+        "It is $$\\frac{a}{b}$$ or\n\n$$R = \\begin{cases} x & y \\\\ z \\end{cases}$$\n\nend",
+        "It costs $5 or $4k, and $4\\pi r^2$, $10.\n\nend",
+        "| a |\n|---|\n| $\\pi r^2$ | `a || b` |\n\nend",
     ],
 )
 def test_a_growing_text_only_grows(md: str) -> None:
