@@ -89,6 +89,7 @@ class ServerPrompts:
         self._by_word = {
             word: command for command in self._commands for word in (command.word, *command.aliases)
         }
+        self._words = frozenset(self._by_word)
 
     async def _use(self, offered: OfferedPrompt, call: CommandCall) -> CommandOutcome:
         arguments = parse_arguments(call.args, offered.prompt.arguments)
