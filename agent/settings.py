@@ -350,6 +350,13 @@ class McpSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
         dict[str, Secret], Meta(description="Headers sent to that address; secrets allowed.")
     ] = {}
     oauth: Annotated[McpOauthSettings | None, Meta(description="See `[mcp.oauth]`.")] = None
+    login: Annotated[
+        Literal["shared", "person"],
+        Meta(
+            description="`shared`: one login for all people. `person`: each person logs in with "
+            "`/mcp login NAME`, and only that person's requests use this login."
+        ),
+    ] = "shared"
     cwd: Annotated[
         Path | None, Meta(description="Working folder of the program. Default: the daemon's.")
     ] = None
@@ -370,6 +377,9 @@ class McpSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     instructions: Annotated[
         bool, Meta(description="Give the server's instructions to the model.")
     ] = True
+    prompts: Annotated[
+        bool, Meta(description="Offer the server's prompts as commands in chats.")
+    ] = True
     enabled_tools: Annotated[
         tuple[str, ...] | None,
         Meta(description="Older form of `allow` in `[mcp.tools]`, with exact names."),
@@ -384,6 +394,12 @@ class McpSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
         if allow is not None and not any(fnmatchcase(tool, pattern) for pattern in allow):
             return False
         return not any(fnmatchcase(tool, pattern) for pattern in self.tools.deny)
+
+    @property
+    def login_command(self) -> str:
+        """The command with which a person logs in at the server."""
+        program = "/mcp" if self.login == "person" else "holdfast mcp"
+        return f"{program} login {self.name}"
 
     @property
     def expected_tools(self) -> frozenset[str]:
@@ -404,6 +420,10 @@ class McpSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
         ):
             if value and getattr(self, user) is None:
                 yield (key,), f"has no effect without {user}"
+        if self.login == "person" and self.url is None:
+            yield ("login",), "has no effect without url"
+        if self.login == "person" and self.oauth and self.oauth.grant == "client_credentials":
+            yield ("login",), "cannot be combined with oauth.grant = client_credentials"
         if self.enabled_tools is not None and self.tools.allow is not None:
             yield ("enabled_tools",), "cannot be combined with tools.allow; keep one"
 

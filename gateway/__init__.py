@@ -12,6 +12,7 @@ access          who may talk to the agent, and with which role
 commands        slash commands and buttons
 turns           turns of the agent, and their answers as the chat sees them
 approvals       approval requests before risky tool calls
+mcp             MCP servers in chats: prompts as commands, /mcp with logins
 side_requests   /model, /usage, /compact and /btw
 media           files in both directions, and speech
 spending        budgets and prices

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import msgspec
 
+from agent.tools.mcp.contract import MCP_LOGIN_FOLDER, OnLoginSecrets
+from agent.tools.mcp.servers import McpServers
 from agent.web.fetch import Fetcher
 from agent.web.urls import FetchRules
 from gateway.access.key_store import ApiKeys
@@ -43,6 +45,9 @@ from gateway.inbound.reactions import MessageReactions
 from gateway.inbound.reader import InboxReader, origin_of, read_event
 from gateway.inbound.reception import Reception, ReceptionHandlers, ReceptionRules
 from gateway.inbound.request_options import runs_in_background
+from gateway.mcp.logins import ServerLogins
+from gateway.mcp.messages import PromptMessages
+from gateway.mcp.prompts import ServerPrompts
 from gateway.media.fetch import AttachmentFetcher, FetchLimits
 from gateway.media.outgoing import OutgoingFiles
 from gateway.media.speech import SpeechToText
@@ -96,6 +101,7 @@ log = logging.getLogger(__name__)
 
 _CLEANUP_INTERVAL_SECONDS = 3600.0
 _DAY_MS = 86_400_000
+_OWN_WORDS = COMMANDS.words
 
 
 class Services(msgspec.Struct, frozen=True, kw_only=True):
@@ -118,8 +124,8 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     feeds: Feeds
     metrics: Metrics
     transcriber: SpeechToText | None
-    mcp_problems: Callable[[], Mapping[str, str]]  # by server
-    mcp_status: Callable[[], Mapping[str, str]]  # of all servers
+    mcp: McpServers
+    on_login_secrets: OnLoginSecrets  # masks the tokens of logins at MCP servers
     on_alert_change: Callable[[], None]  # called when the alert watch must check now
     lifecycle: LifecycleEvents
     process: ProcessContext
@@ -202,7 +208,29 @@ class Conversations:
             choices=services.choices,
             jobs=self._command_jobs,
         )
+        self.prompts = ServerPrompts(
+            services.mcp,
+            jobs=self._command_jobs,
+            hand_over=PromptMessages(
+                store,
+                clock,
+                reader=self._reader,
+                reactions=self._reactions,
+                has_access=self._has_access,
+                post=self.pool.post,
+            ).take,
+            redact=services.redact,
+        )
         self._notices = NoticeSender(services.announcer, services.delivery)
+        self.logins = ServerLogins(
+            settings().mcp,
+            services.home / MCP_LOGIN_FOLDER,
+            servers=services.mcp,
+            jobs=self._command_jobs,
+            notices=self._notices,
+            tasks=tasks,
+            on_secrets=services.on_login_secrets,
+        )
         self._enforcement = AccessEnforcement(
             store=store,
             pool=self.pool,
@@ -300,6 +328,8 @@ class Conversations:
                 access=self._access,
                 approvals=self.approvals,
                 side_requests=self.side_requests,
+                prompts=self.prompts,
+                mcp=self.logins,
                 restart=self.restart,
                 degraded_parts=self.degraded_parts,
             ),
@@ -318,10 +348,14 @@ class Conversations:
         entry = await self._services.store.inbox.get(call.context.inbox)
         return entry is None or self._has_access(entry)
 
+    def _command_words(self) -> frozenset[str]:
+        prompts = self.prompts.words()
+        return _OWN_WORDS | prompts if prompts else _OWN_WORDS
+
     def degraded_parts(self) -> dict[str, str]:
         """Return the problems of models and MCP servers, without which the gateway still runs."""
         models = self.admin_alerts.model_problems()
-        servers = self._services.mcp_problems()
+        servers = self._services.mcp.problems()
         return {
             **{f"model {name}": cause for name, cause in models.items()},
             **{f"MCP server {name}": state for name, state in servers.items()},
@@ -368,7 +402,8 @@ class Conversations:
                 message_limits=lambda person, requester: message_limits(
                     services.settings().limits, person, requester
                 ),
-                command_words=COMMANDS.words,
+                command_words=self._command_words,
+                prompt_words=self.prompts.words,
                 restored_at=int(restored_at or 0),
             ),
             reader=self._reader,
@@ -499,6 +534,7 @@ class Conversations:
         with (
             self.pool.closing(),
             self._command_jobs.closing(),
+            self.logins.closing(),
             self.restart.closing(),
             self._enforcement.closing(),
         ):

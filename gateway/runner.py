@@ -18,8 +18,9 @@ from starlette.applications import Starlette
 from agent.settings import VoiceSettings
 from agent.tools.contract import Tool
 from agent.tools.mcp.contract import MCP_LOGIN_FOLDER
+from agent.tools.mcp.link import LoginAccess
 from agent.tools.mcp.memory import ToolMemory
-from agent.tools.mcp.servers import McpServers
+from agent.tools.mcp.servers import McpServers, ServersHost
 from agent.tools.registry import BUILT_IN, load_entry_points
 from gateway.access.entries import has_membership_entries
 from gateway.access.key_store import ApiKeys
@@ -44,6 +45,7 @@ from gateway.http.auth import authenticator
 from gateway.http.client_timeouts import ClientTimeouts
 from gateway.http.concurrency import ConcurrencyLimit
 from gateway.http.server import HttpServer, PortTaken
+from gateway.mcp.prompts import prompt_menu
 from gateway.media.speech import SpeechToText
 from gateway.notices.catalogue import safe_mode_text
 from gateway.notices.compose import NoticeComposer
@@ -65,7 +67,13 @@ from gateway.spending.budgets import Budgets
 from gateway.turns.choices import ModelChoices
 from gateway.turns.feeds import Feeds
 from gateway.turns.models import ExternalTools, Models, open_targets
-from platforms.core.contract import Adapter, OffersLinks, PlatformSpec, Surroundings
+from platforms.core.contract import (
+    Adapter,
+    OffersLinks,
+    PlatformSpec,
+    RefreshesMenu,
+    Surroundings,
+)
 from sessions.errors import StoreError, StoreTooNew
 from sessions.store.store import SessionStore
 from sessions.values.clock import Clock, SystemClock
@@ -119,6 +127,7 @@ class GatewayRunner:
         self._tools = tuple(tools)  # in addition to built-in tools and those of entry points
         self._feeds = Feeds()
         self._alert_wakeup = asyncio.Event()  # set when the alert watch must check now
+        self._menu_changed = asyncio.Event()  # set when the menus of the platforms are outdated
         self._adapters = AdapterDirectory(self._alert_wakeup.set)
         self._disk_gauge = DiskGauge(home, settings.gateway.disk_low)
         self._http_server = self._create_http_server() if serve_http else None
@@ -167,7 +176,14 @@ class GatewayRunner:
                 self._clock,
                 taken_names=[tool.name for tool in tools],
                 memory=tool_memory,
-                logins=self._home / MCP_LOGIN_FOLDER,
+                logins=LoginAccess(
+                    folder=self._home / MCP_LOGIN_FOLDER, on_secrets=self._redactor.set_changing
+                ),
+                host=ServersHost(
+                    command_words=COMMANDS.words,
+                    on_prompts_changed=self._menu_changed.set,
+                    on_logins_changed=self._alert_wakeup.set,
+                ),
             )
             models = Models(
                 self._settings,
@@ -226,6 +242,7 @@ class GatewayRunner:
         delivery = services.delivery
         api = self._add_api(delivery) if key else None
         self._add_platforms(services)
+        self._menu_changed.clear()
         recovered = await delivery.recover()
         if recovered:
             log.info("%s from before the start", count_of(recovered, "undelivered message"))
@@ -244,7 +261,7 @@ class GatewayRunner:
                     operations=self._make_operations(services, conversations),
                     app=app,
                     created_api_key=key is not None and key.is_new,
-                    mcp_status=services.mcp_status,
+                    mcp_status=services.mcp.status,
                 )
                 checkpoints = conversations.checkpoints.run()
                 tasks.append(connections.create_task(checkpoints, name="checkpoints"))
@@ -256,6 +273,8 @@ class GatewayRunner:
                     connections.create_task(adapter.run(reception.receive), name=adapter.name)
                     for adapter in self._adapters
                 ]
+                refresh = self._refresh_menus()
+                tasks.append(connections.create_task(refresh, name="menus"))
                 if self._http_server and app:
                     tasks.append(connections.create_task(self._http_server.serve(app), name="http"))
                     loop_lag_task = loop_lag.measure_loop_lag(
@@ -274,6 +293,16 @@ class GatewayRunner:
                 self._hand_over_port()
             for task in reversed(tasks):
                 task.cancel()
+
+    async def _refresh_menus(self) -> None:
+        """Show the present commands in the menus of the platforms, until cancelled."""
+        while True:
+            await self._menu_changed.wait()
+            self._menu_changed.clear()
+            for supervised in self._adapters:
+                adapter: object = supervised.adapter
+                if isinstance(adapter, RefreshesMenu):
+                    await adapter.refresh_menu()
 
     async def _build_services(
         self,
@@ -314,8 +343,8 @@ class GatewayRunner:
             feeds=self._feeds,
             metrics=self._metrics,
             transcriber=transcriber,
-            mcp_problems=servers.problems,
-            mcp_status=servers.status,
+            mcp=servers,
+            on_login_secrets=self._redactor.set_changing,
             on_alert_change=self._alert_wakeup.set,
             lifecycle=self._lifecycle,
             process=self._process,
@@ -364,6 +393,7 @@ class GatewayRunner:
                 disk_gauge=self._disk_gauge,
                 budgets=conversations.budgets,
                 tool_memory=tool_memory,
+                login_needs=services.mcp.login_needs,
                 take_stranger_digest=services.people.take_stranger_digest,
                 crash_count=self._process.crash_count,
             ),
@@ -482,6 +512,7 @@ class GatewayRunner:
                 archive=archive,
                 keepalive=self._settings.http.sse_keepalive,
                 commands=COMMANDS.menu(),
+                prompts=partial(prompt_menu, services.mcp),
                 folder=self._home / "platforms" / name,
                 trouble=partial(self._report_problem, name),
                 memberships=has_membership_entries((*access.allow, *access.admins), name),

@@ -99,6 +99,7 @@ class SetInbox(msgspec.Struct, frozen=True, kw_only=True):
     """Set the state of inbox rows.
 
     `session_id` is the session that holds the rows, `turn_id` the running turn that took them.
+    `payload`, if set, replaces the stored event.
     """
 
     ids: tuple[str, ...]
@@ -106,6 +107,7 @@ class SetInbox(msgspec.Struct, frozen=True, kw_only=True):
     at: int
     session_id: str | None = None
     turn_id: str | None = None
+    payload: bytes | None = None
 
 
 class TakeBackTurn(msgspec.Struct, frozen=True):

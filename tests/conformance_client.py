@@ -19,10 +19,12 @@ import msgspec
 
 from agent.errors import ToolError
 from agent.settings import McpOauthSettings, McpSettings
-from agent.tools.mcp.login import LoginPrompt, RedirectAnswer, log_in, store_for
+from agent.tools.mcp.contract import LoginPrompt, RedirectAnswer
+from agent.tools.mcp.link import LoginAccess
+from agent.tools.mcp.login import log_in, store_for
 from agent.tools.mcp.servers import McpServers
 from agent.tools.questions import PersonAnswer, PersonQuestion
-from gateway.operate.mcp.login_page import read_redirect
+from gateway.mcp.redirect import read_redirect
 from sessions.values.clock import SystemClock
 from sessions.values.secret import Secret
 
@@ -80,7 +82,9 @@ def _arguments(schema: dict[str, Any]) -> dict[str, Any]:
 
 async def _use(settings: McpSettings, folder: Path) -> str:
     """Connect, and call each tool; return the first problem."""
-    servers = McpServers([settings], SystemClock(), start_seconds=math.inf, logins=folder)
+    servers = McpServers(
+        [settings], SystemClock(), start_seconds=math.inf, logins=LoginAccess(folder=folder)
+    )
     async with servers.running():
         if problem := servers.problems().get("server", ""):
             return problem

@@ -9,6 +9,7 @@ platform  a problem that lasts for some minutes
 disk      low space, at once, because a notice cannot be stored on a full disk
 budget    a shared budget that is nearly used up or used up, once a day each
 tools     an MCP server that changed tools, once an hour and without an end
+servers   an MCP server that needs a login, or changed its instructions, without an end
 safe mode see `gateway.process.safe_mode`
 """
 
@@ -17,7 +18,7 @@ from collections.abc import Callable, Iterable, Mapping
 import msgspec
 
 from agent.events import TurnDone, VerdictName
-from agent.tools.mcp.memory import ToolChange
+from agent.tools.mcp.memory import InstructionsChange, ToolChange
 from gateway.access.policy import admin_addresses
 from gateway.alerts.alarms import Alarm, AlarmRaised, Alarms
 from gateway.inbound.routing import connection_name
@@ -29,6 +30,7 @@ from sessions.changes import Change, PutItem
 from sessions.values.clock import Clock
 from sessions.values.notices import NoticeFields, NoticeId
 from sessions.values.text import format_minutes, shorten
+from sessions.values.visible_text import escape_markdown
 
 _REPEAT_SECONDS = 3600.0
 """Seconds during which the same model failure or server of tools is not reported again."""
@@ -67,6 +69,7 @@ class AlertState(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     safe_mode: Alarm | None = None
     budgets: dict[str, BudgetAlert] = {}
     failing: dict[str, Alarm] = {}  # models whose last turn failed, by model labels
+    logins: tuple[str, ...] = ()  # MCP servers that need a login
 
 
 class ToolAlerts(msgspec.Struct, frozen=True):
@@ -107,6 +110,7 @@ class AdminAlerts:
         self._failing_models: dict[str, Alarm] = {}  # last failure of each, by model labels
         self._disk_alarm: Alarm | None = None
         self._damage_reported = False
+        self._logins_reported: set[str] = set()  # MCP servers
         self._safe_mode_alarm: Alarm | None = None
         self._budget_alerts: dict[str, BudgetAlert] = {}
         self.alarms = Alarms()
@@ -277,6 +281,37 @@ class AdminAlerts:
                 reported.append(change)
         return ToolAlerts(tuple(changes), tuple(reported))
 
+    def check_logins(self, needs: Mapping[str, bool]) -> tuple[Change, ...]:
+        """Return the alerts about MCP servers that need a login, once until they are connected."""
+        changes: list[Change] = []
+        for server, is_needed in needs.items():
+            if not is_needed and server in self._logins_reported:
+                self._logins_reported.discard(server)
+                self._on_change()
+            elif is_needed and server not in self._logins_reported:
+                shown = self._notice_changes(NoticeId.MCP_LOGIN_NEEDED, {"server": server})
+                if shown:
+                    self._logins_reported.add(server)
+                    self._on_change()
+                changes += shown
+        return tuple(changes)
+
+    def report_instructions(
+        self, changed: Iterable[InstructionsChange]
+    ) -> tuple[tuple[Change, ...], tuple[str, ...]]:
+        """Return the alerts about changed instructions, and the servers that they are about."""
+        changes: list[Change] = []
+        reported: list[str] = []
+        for each in changed:
+            fields: NoticeFields = {
+                "server": each.server.partition(" ")[0],
+                "change": "\n".join(map(escape_markdown, each.change.splitlines())),
+            }
+            if shown := self._notice_changes(NoticeId.MCP_INSTRUCTIONS_CHANGED, fields):
+                changes += shown
+                reported.append(each.server)
+        return tuple(changes), tuple(reported)
+
     # --- safe mode ------------------------------------------------------------------------------
 
     def check_safe_mode(self, crash_count: int) -> tuple[Change, ...]:
@@ -339,6 +374,7 @@ class AdminAlerts:
             safe_mode=self._safe_mode_alarm,
             budgets=dict(self._budget_alerts),
             failing=dict(self._failing_models),
+            logins=tuple(sorted(self._logins_reported)),
         )
 
     def restore(self, state: AlertState) -> None:
@@ -351,6 +387,7 @@ class AdminAlerts:
         self._safe_mode_alarm = state.safe_mode
         self._budget_alerts = dict(state.budgets)
         self._failing_models = dict(state.failing)
+        self._logins_reported = set(state.logins)
 
     # --- notices --------------------------------------------------------------------------------
 

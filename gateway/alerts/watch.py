@@ -35,6 +35,7 @@ class WatchedParts(msgspec.Struct, frozen=True, kw_only=True):
     budgets: Budgets
     take_stranger_digest: Callable[[], int]
     tool_memory: ToolMemory | None = None
+    login_needs: Callable[[], Mapping[str, bool]] = dict  # see `McpServers.login_needs`
     crash_count: int = 0
 
 
@@ -61,6 +62,7 @@ class AlertWatch:
         self._saved_state = AlertState()
         self._unsent: tuple[PutItem, ...] = ()
         self._reported: tuple[ToolChange, ...] = ()  # in alerts that are sent or unsent
+        self._reported_instructions: tuple[str, ...] = ()  # the same for servers
 
     async def load(self) -> None:
         """Continue from the alerts of an earlier process; an unreadable state is logged."""
@@ -101,7 +103,12 @@ class AlertWatch:
         tool_alerts = self._admin_alerts.report_tool_changes(
             tools.unreported_changes() if tools else ()
         )
+        instruction_alerts, servers = self._admin_alerts.report_instructions(
+            tools.unreported_instructions() if tools else ()
+        )
         changes = (
+            *instruction_alerts,
+            *self._admin_alerts.check_logins(self._watched.login_needs()),
             *self._admin_alerts.check_safe_mode(self._watched.crash_count),
             *self._admin_alerts.check_platforms(self._watched.platform_statuses()),
             *self._admin_alerts.check_store(self._store.damage),
@@ -113,6 +120,7 @@ class AlertWatch:
             *self._admin_alerts.check_strangers(self._watched.take_stranger_digest()),
         )
         self._reported += tool_alerts.reported
+        self._reported_instructions += servers
         self._unsent += tuple(change for change in changes if isinstance(change, PutItem))
         state = self._admin_alerts.state
         if self._unsent or state != self._saved_state:
@@ -122,6 +130,9 @@ class AlertWatch:
         if tools and self._reported:
             await tools.mark_reported(self._reported)
             self._reported = ()
+        if tools and self._reported_instructions:
+            await tools.mark_instructions_reported(self._reported_instructions)
+            self._reported_instructions = ()
 
     async def _check_disk(self) -> tuple[Change, ...]:
         try:

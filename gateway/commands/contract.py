@@ -79,6 +79,30 @@ class SideRequestCommands(Protocol):
         ...
 
 
+class PromptCommands(Protocol):
+    """Prompts of MCP servers as commands, which come and go; see `gateway.mcp.prompts`."""
+
+    def commands(self) -> Sequence["Command"]:
+        """Return each prompt once."""
+        ...
+
+    def words(self) -> frozenset[str]:
+        """Return the words of all prompts, including aliases."""
+        ...
+
+    def find(self, word: str) -> "Command | None":
+        """Return the prompt with this word."""
+        ...
+
+
+class McpCommands(Protocol):
+    """Handler of `/mcp`; see `gateway.mcp.logins`."""
+
+    async def mcp(self, call: "CommandCall") -> CommandOutcome:
+        """List the servers, begin or finish a login, or accept changed instructions."""
+        ...
+
+
 class RestartCommands(Protocol):
     """Restarts the gateway; see `gateway.process.restart`."""
 
@@ -113,6 +137,8 @@ class CommandFeatures(msgspec.Struct, frozen=True, kw_only=True):
     access: AccessCommands
     approvals: ApprovalCommands
     side_requests: SideRequestCommands
+    prompts: PromptCommands
+    mcp: McpCommands
     restart: RestartCommands
     degraded_parts: Callable[[], Mapping[str, str]]  # problems of models and MCP servers, by name
 
@@ -123,6 +149,16 @@ class CommandServices(Protocol):
     @property
     def access(self) -> AccessCommands:
         """Handlers of `/start CODE` and `/pair`."""
+        ...
+
+    @property
+    def prompts(self) -> PromptCommands:
+        """Prompts of MCP servers."""
+        ...
+
+    @property
+    def mcp(self) -> McpCommands:
+        """Handler of `/mcp`."""
         ...
 
     @property

@@ -63,6 +63,8 @@ class Dispatcher:
         self.access = features.access
         self.approvals = features.approvals
         self.side_requests = features.side_requests
+        self.prompts = features.prompts
+        self.mcp = features.mcp
         self.restart = features.restart
         self._read_degraded_parts = features.degraded_parts
         self._store = store
@@ -244,4 +246,4 @@ def _is_private(command: CommandMessage) -> bool:
     """Return True for a command in a room whose answer is only for its sender."""
     if command.message.direct or isinstance(command.parsed, UnknownCommand):
         return False
-    return COMMANDS.is_private(command.parsed.word)
+    return command.parsed.word in COMMANDS.words and COMMANDS.is_private(command.parsed.word)

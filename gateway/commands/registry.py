@@ -2,11 +2,14 @@
 
 from collections.abc import Iterable
 
+from msgspec import structs
+
 from gateway.access.policy import Role
 from gateway.commands import conversation, people, system
 from gateway.commands.contract import Command, CommandCall, CommandOutcome, NoticeReply
 from platforms.core.contract import MenuEntry
 from sessions.values.notices import NoticeId
+from sessions.values.visible_text import escape_markdown
 
 
 class CommandRegistry:
@@ -32,40 +35,65 @@ class CommandRegistry:
 
     def menu(self) -> tuple[MenuEntry, ...]:
         """Return each command once, for the menus of the platforms."""
-        commands = {id(command): command for command in self._by_word.values()}
-        return tuple(
-            MenuEntry(
-                command.word,
-                command.summary,
-                command.args,
-                admin=command.role is Role.ADMIN,
-                aliases=command.aliases,
-                private=command.private,
-                admin_args=command.admin_args,
-            )
-            for command in commands.values()
-        )
+        return menu_of({id(command): command for command in self._by_word.values()}.values())
 
     async def run(self, word: str, call: CommandCall) -> CommandOutcome:
-        """Check the role, then run the handler; every command passes here."""
-        command = self._by_word[word]
-        if call.role < command.role:
-            return NoticeReply(NoticeId.ADMINS_ONLY)
-        return await command.handler(call)
+        """Run a command of this registry, or a prompt; see `run_command`."""
+        command = self._by_word.get(word) or call.services.prompts.find(word)
+        if command is None:  # a prompt that is gone
+            return NoticeReply(NoticeId.NOT_NOW)
+        return await run_command(command, call)
 
     def help(self, role: Role, command_template: str) -> str:
         """Return one line per command that this role may use, in the platform's form."""
         commands = {id(command): command for command in self._by_word.values()}
-        return "\n".join(
-            f"{command_template.replace('{word}', command.word)} {command.args_for(role)}".rstrip()
-            + f" · {command.summary}"
-            for command in commands.values()
-            if command.role <= role
+        return describe_commands(commands.values(), role, command_template)
+
+
+def menu_of(commands: Iterable[Command]) -> tuple[MenuEntry, ...]:
+    """Return commands as entries of the menus of the platforms."""
+    return tuple(
+        MenuEntry(
+            command.word,
+            command.summary,
+            command.args,
+            admin=command.role is Role.ADMIN,
+            aliases=command.aliases,
+            private=command.private,
+            admin_args=command.admin_args,
         )
+        for command in commands
+    )
+
+
+async def run_command(command: Command, call: CommandCall) -> CommandOutcome:
+    """Check the role, then run the handler; every command passes here."""
+    if call.role < command.role:
+        return NoticeReply(NoticeId.ADMINS_ONLY)
+    return await command.handler(call)
+
+
+def describe_commands(commands: Iterable[Command], role: Role, command_template: str) -> str:
+    """Return one line per command that a role may use, in the platform's form."""
+    return "\n".join(
+        f"{command_template.replace('{word}', command.word)} {command.args_for(role)}".rstrip()
+        + f" · {command.summary}"
+        for command in commands
+        if command.role <= role
+    )
 
 
 async def _help(call: CommandCall) -> CommandOutcome:
-    return NoticeReply(NoticeId.HELP, {"list": COMMANDS.help(call.role, call.command_template)})
+    fields = {"list": COMMANDS.help(call.role, call.command_template)}
+    shown = [
+        structs.replace(
+            each, summary=escape_markdown(each.summary), args=escape_markdown(each.args)
+        )
+        for each in call.services.prompts.commands()
+    ]
+    if prompts := describe_commands(shown, call.role, call.command_template):
+        fields["prompts"] = prompts
+    return NoticeReply(NoticeId.HELP, fields)
 
 
 COMMANDS = CommandRegistry(

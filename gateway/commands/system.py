@@ -36,6 +36,10 @@ async def _restart(call: CommandCall) -> CommandOutcome:
     return await call.services.restart.request_restart(call)
 
 
+async def _mcp(call: CommandCall) -> CommandOutcome:
+    return await call.services.mcp.mcp(call)
+
+
 MODEL_COMMANDS = (
     Command("model", "show or switch the model", _model, args="[NAME]"),
     Command("reasoning", "show or set the reasoning effort", _reasoning, args="[LEVEL]"),
@@ -45,4 +49,14 @@ MODEL_COMMANDS = (
     Command("approve", "allow a tool call", _approve, args="[CODE]"),
     Command("deny", "deny a tool call", _deny, args="[CODE] [REASON]"),
 )
-GATEWAY_COMMANDS = (Command("restart", "restart the gateway", _restart, role=Role.ADMIN),)
+GATEWAY_COMMANDS = (
+    Command(
+        "mcp",
+        "MCP servers: their state, and logins",
+        _mcp,
+        args="[login NAME]",
+        admin_args="[login NAME | accept NAME]",
+        private=True,
+    ),
+    Command("restart", "restart the gateway", _restart, role=Role.ADMIN),
+)

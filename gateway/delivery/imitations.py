@@ -16,19 +16,20 @@ _ENTITIES = r"&#(?:128272|[xX]0*1[fF]510);|:closed_lock_with_key:"
 
 _WORDS = {
     "✅": "You now have access|The model answers again|The disk has free space|Safe mode is over"
-    "|Back after|Allowed by|Allowed:|Answered by",
+    "|Back after|Allowed by|Allowed:|Answered by|The model gets the instructions",
     "❌": "Sorry, I couldn't finish this",
     "⚠": "The model spent its whole output|The model declined|This may be a duplicate",
     "🚫": "The person who asked no longer|Denied by|Denied:|Declined by",
     "❓": "The MCP server",
     "👋": "Hello! I don't know you yet|Hello! Just write to me",
-    "🔑": "You are now the owner",
+    "🔑": "You are now the owner|Log in at|Logged in at|The login at|The login link for"
+    "|The MCP server",
     "🆕": "New conversation",
     "📝": "Saved[.] Your answer counts",
     "📎": "Not received:",
     "🤖": "From your next message on",
     "🧠": "Reasoning here",
-    "💬": "Sorry, I couldn't answer your side question",
+    "💬": "Sorry, I couldn't answer your side question|Sorry, the MCP server",
     "🛠": "The model can't be used|The disk is nearly full|Sorry, I can't do that|The MCP server"
     "|Sorry, I couldn't save my last answer",
     "💾": "Kept [0-9]",

@@ -15,6 +15,7 @@ from platforms.core.contract import (
     InboundEdit,
     InboundMessage,
     Part,
+    Prompt,
     Text,
 )
 from sessions.conversation.events import BusyPolicy, PendingMessage
@@ -83,9 +84,11 @@ class InboxReader:
         )
 
     def apply_edit(self, entry: InboxEntry, edit: InboundEdit) -> InboxEntry:
-        """Return the stored message with the content of an edit."""
+        """Return the stored message with the content of an edit; a used prompt stays as it is."""
         event = read_event(entry)
         assert isinstance(event, InboundMessage)  # noqa: S101 - only messages wait
+        if any(isinstance(part, Prompt) for part in event.parts):
+            return entry
         changed = msgspec.structs.replace(event, parts=edit.parts)
         return msgspec.structs.replace(entry, payload=msgspec.json.encode(changed))
 
@@ -138,7 +141,7 @@ def _message_content(event: InboundMessage, parts: Iterable[Part], *, shared: bo
         match part:
             case Text():
                 lines.append(neutralize_labels(part.text) if shared else part.text)
-            case Forward():
+            case Forward() | Prompt():
                 lines.append(part.text)
             case File():
                 pass
@@ -148,7 +151,7 @@ def _message_content(event: InboundMessage, parts: Iterable[Part], *, shared: bo
 def _words(parts: Iterable[Part]) -> str:
     """Return the words that people see as this message, for notices and titles."""
     said = (
-        part.words if isinstance(part, Forward) else part.text
+        part.words if isinstance(part, Forward | Prompt) else part.text
         for part in parts
         if not isinstance(part, File)
     )

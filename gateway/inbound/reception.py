@@ -78,7 +78,8 @@ class ReceptionRules(msgspec.Struct, frozen=True, kw_only=True):
     settings: Callable[[], Settings]  # the present ones, because a reload replaces them
     policy: Callable[[], Policy]
     message_limits: MessageLimits
-    command_words: frozenset[str]
+    command_words: Callable[[], frozenset[str]]  # of all commands, including prompts
+    prompt_words: Callable[[], frozenset[str]]  # of commands that become messages
     restored_at: int = 0  # unknown older messages may already be answered
 
 
@@ -181,7 +182,7 @@ class Reception:
     async def redo_command(self, entry: InboxEntry, event: Inbound) -> None:
         """Carry out a command that was stored but not carried out before the process died."""
         decision = decide_access(self._rules.policy(), event)
-        command = routing.find_command(event, self._rules.command_words)
+        command = routing.find_command(event, self._rules.command_words())
         if command and isinstance(decision, Allowed):
             await self._handlers.dispatch(entry, command, decision)
         else:
@@ -195,19 +196,17 @@ class Reception:
     ) -> Accepted:
         if event.at < self._rules.restored_at:
             return await self._refuse_before_restore(event)
-        parsed = routing.parse_command(event.text, self._rules.command_words)
+        parsed = routing.parse_command(event.text, self._rules.command_words())
         if parsed and not is_message_command(parsed):
             is_known = isinstance(parsed, routing.ParsedCommand)
+            if parsed.word in self._rules.prompt_words() and self._is_stale(event):
+                return await self._refuse_stale(event, allowed)
             word = parsed.word if is_known else InboxDecision.UNKNOWN_COMMAND
             command = routing.CommandMessage(event, parsed)
             return await self._receive_command(command, allowed, word)
         now = self._clock.now()
-        stale_after = float(self._rules.settings().gateway.stale_after)
-        if routing.is_stale(self._steady_clock.age_ms(event.at), stale_after):
-            fields = {"when": format_time(event.at, seconds=False)}
-            return await self._refuse(
-                event, InboxDecision.STALE, allowed, NoticeId.MESSAGE_TOO_OLD, fields
-            )
+        if self._is_stale(event):
+            return await self._refuse_stale(event, allowed)
         limit = self._messages_per_minute(allowed.principal)
         if limit and not self._try_acquire_message(allowed.principal, now):
             return await self._refuse_beyond_limit(event, allowed, limit)
@@ -222,6 +221,16 @@ class Reception:
         pending = self._reader.make_pending(entry, event, parsed)
         self._handlers.post(entry.key, MessageArrived(pending))
         return Accepted.STORED
+
+    def _is_stale(self, event: InboundMessage) -> bool:
+        stale_after = float(self._rules.settings().gateway.stale_after)
+        return routing.is_stale(self._steady_clock.age_ms(event.at), stale_after)
+
+    async def _refuse_stale(self, event: InboundMessage, allowed: Allowed) -> Accepted:
+        fields: NoticeFields = {"when": format_time(event.at, seconds=False)}
+        return await self._refuse(
+            event, InboxDecision.STALE, allowed, NoticeId.MESSAGE_TOO_OLD, fields
+        )
 
     async def _drop_if_revoked(
         self, entry: InboxEntry, event: InboundMessage, earlier_policy: Policy

@@ -133,7 +133,7 @@ CATALOGUE: dict[NoticeId, str] = {
     NoticeId.PAIR_REVOKED: "🚫 {principal} no longer has access.",
     NoticeId.PAIR_UNKNOWN: "No open request has this code or id. {c:pair} list shows them.",
     NoticeId.PAIR_LIST: "{list}",
-    NoticeId.HELP: "{list}",
+    NoticeId.HELP: "{list}[+ \n\nPrompts of MCP servers:\n{prompts}]",
     NoticeId.SESSIONS: "{list}\n{c:resume} NUMBER returns to one of them.",
     NoticeId.PAIR_USAGE: "Use: {c:pair} list, {c:pair} approve CODE (or ID) or {c:pair} revoke ID",
     NoticeId.REFUSED_MENTION: "👤 {name} ({principal}) mentioned me in {chat} and has no access.",
@@ -374,6 +374,39 @@ CATALOGUE: dict[NoticeId, str] = {
     NoticeId.SIDE_ANSWER: "💬 {text}",
     NoticeId.BTW_FAILED: "💬 Sorry, I couldn't answer your side question: {cause}.",
     NoticeId.BTW_USAGE: "Use: {c:btw} your question",
+    NoticeId.PROMPT_USAGE: "{missing} is missing. Use: {usage}",
+    NoticeId.PROMPT_FAILED: (
+        "💬 Sorry, the MCP server {server} did not give me this text: {cause}."
+    ),
+    NoticeId.MCP_LIST: "{list}",
+    NoticeId.MCP_USAGE: "Use: {c:mcp} login NAME[+ , or {c:mcp} {accept} NAME]",
+    NoticeId.MCP_UNKNOWN: "There's no MCP server “{name}” here.",
+    NoticeId.MCP_NO_LOGIN: "{server} needs no login.",
+    NoticeId.MCP_LOGIN_PRIVATE: "Please log in in a private chat with me: {c:mcp} login {server}",
+    NoticeId.MCP_LOGIN_LINK: (
+        "🔑 Log in at {server} on this page: <{address}>\n\nIf the last page cannot be opened, send "
+        "me the address of that page. The link works for {min} minutes."
+    ),
+    NoticeId.MCP_LOGIN_CHECK: "Thanks, I'm finishing the login.",
+    NoticeId.MCP_LOGIN_OTHER: (
+        "This doesn't belong to an open login. {c:mcp} login NAME starts one."
+    ),
+    NoticeId.MCP_LOGGED_IN: (
+        "🔑 Logged in at {server}. I can use its tools from your next message on."
+    ),
+    NoticeId.MCP_LOGIN_FAILED: "🔑 The login at {server} did not succeed: {cause}.",
+    NoticeId.MCP_LOGIN_EXPIRED: (
+        "🔑 The login link for {server} has expired. {c:mcp} login {server} sends another one."
+    ),
+    NoticeId.MCP_LOGIN_NEEDED: (
+        "🔑 The MCP server {server} needs a login. {c:mcp} login {server} sends you the link."
+    ),
+    NoticeId.MCP_INSTRUCTIONS_CHANGED: (
+        "🛠 The MCP server {server} has changed its instructions for the model. The model does not "
+        "get them until an admin accepts them with {c:mcp} accept {server}.\n{change}"
+    ),
+    NoticeId.MCP_ACCEPTED: "✅ The model gets the instructions of {server} from now on.",
+    NoticeId.MCP_NOTHING_TO_ACCEPT: "The instructions of {server} have not changed.",
     NoticeId.BTW_MANY: (
         "⛔ I'm already answering {limit} side questions here. Please ask again in a moment."
     ),
@@ -395,7 +428,7 @@ _QUOTED_FIELDS = frozenset({"request", "title", "name", "person", "chat"})
 _CONDITION_FIELDS = frozenset({"operator_told", "too_long", "attached", "shown"})
 """Fields that only decide whether a part appears; they add no text."""
 
-_OPTIONAL_PATTERN = re.compile(r"\[\+ (.*?)\]")
+_OPTIONAL_PATTERN = re.compile(r"\[\+ (.*?)\]", re.DOTALL)
 _COMMAND_PATTERN = re.compile(r"\{c:(\w+)\}")
 _PLURAL_PATTERN = re.compile(r"\{(\w+)\|([^|}]*)\|([^}]*)\}")
 _FIELD_PATTERN = re.compile(r"\{(\w+)\}")

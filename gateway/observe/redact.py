@@ -28,6 +28,11 @@ _KEY_BYTES = 32
 _MIN_SECRET_LENGTH = 6  # shorter secrets would mask ordinary words
 
 
+_SCHEME = re.compile(r"(?:bearer|basic|token|apikey)[ \t]+(?=\S+\Z)", re.IGNORECASE)
+"""Beginning of a header with credentials."""
+
+_KEPT_GENERATIONS = 4  # of changing secrets with one name
+
 _NO_DIGIT_BEFORE = r"(?<![0-9][0-9])"  # follows the digit, because a search for a class is fast
 
 
@@ -79,6 +84,8 @@ class Redactor:
 
     def __init__(self, secrets: Iterable[Secret] = ()) -> None:
         self._values: tuple[str, ...] = ()
+        self._fixed: frozenset[str] = frozenset()
+        self._changing: dict[str, tuple[tuple[str, ...], ...]] = {}  # by name, the newest first
         self._reduced_values: dict[Callable[[str], str], tuple[str, ...]] = {}
         self._placeholder_key = randomness.token_bytes(_KEY_BYTES)
         for secret in secrets:
@@ -89,11 +96,27 @@ class Redactor:
         secret.on_replaced(self._add_value)
         self._add_value(secret)
 
+    def set_changing(self, name: str, secrets: tuple[str, ...]) -> None:
+        """Mask secrets that change often, such as tokens, and the last ones of the same name."""
+        known = self._changing.get(name, ())
+        if secrets and (not known or known[0] != secrets):
+            self._changing[name] = (secrets, *known)[:_KEPT_GENERATIONS]
+            self._update_values()
+
     def _add_value(self, secret: Secret) -> None:
-        value = secret.reveal()
-        forms = {value, quote(value, safe=""), *value.splitlines()}
-        known = {*self._values, *(form for form in forms if len(form) >= _MIN_SECRET_LENGTH)}
+        self._fixed |= _forms_of(secret.reveal())
+        self._update_values()
+
+    def _update_values(self) -> None:
+        changing = (
+            form
+            for generations in self._changing.values()
+            for secrets in generations
+            for secret in secrets
+            for form in _forms_of(secret)
+        )
         # Longest first, because a secret may be a prefix of another one.
+        known = {*self._fixed, *changing}
         self._values = tuple(sorted(known, key=lambda form: (-len(form), form)))
         self._reduced_values.clear()
 
@@ -174,6 +197,14 @@ def _replace_value(text: str, value: str, replacement: str) -> str:
 
 def _show_mask(_secret: str) -> str:
     return MASK
+
+
+def _forms_of(secret: str) -> frozenset[str]:
+    """Return the forms in which a secret may appear; of a header `Bearer TOKEN` also the token."""
+    forms = {secret, quote(secret, safe=""), *secret.splitlines()}
+    if credential := _SCHEME.match(secret):
+        forms.add(secret[credential.end() :])
+    return frozenset(form for form in forms if len(form) >= _MIN_SECRET_LENGTH)
 
 
 def find_secrets(settings: object) -> Iterable[Secret]:

@@ -79,13 +79,27 @@ def _no_names() -> Mapping[str, str]:
     return {}
 
 
+def _no_tools(_person: str) -> tuple[Tool, ...]:
+    return ()
+
+
+def _no_reserved_names(_person: str) -> frozenset[str]:
+    return frozenset()
+
+
+def _no_text(_person: str) -> str:
+    return ""
+
+
 class ExternalTools(msgspec.Struct, frozen=True, kw_only=True):
     """The tools of servers, which come and go; see `agent.tools.mcp.servers.McpServers`."""
 
-    tools: Callable[[], Sequence[Tool]] = tuple  # of the present servers
-    reserved_names: Callable[[], Collection[str]] = tuple  # of the absent ones
+    tools: Callable[[str], Sequence[Tool]] = _no_tools  # of the present servers, for a person
+    reserved_names: Callable[[str], Collection[str]] = (
+        _no_reserved_names  # that the person cannot call
+    )
     earlier_names: Callable[[], Mapping[str, str]] = _no_names
-    instructions: Callable[[], str] = str
+    instructions: Callable[[str], str] = _no_text  # for a person
 
 
 class Models:
@@ -130,12 +144,12 @@ class Models:
             limits = replace(limits, stop_at_output_limit=True)
         route_has_tools = not (route and route.tools == ())
         has_tools = options.allows_tools and not options.plain and route_has_tools
-        hints = self._external.instructions() if has_tools else ""
+        hints = self._external.instructions(person) if has_tools else ""
         return TurnSetting(
             targets=self._with_prices(
                 _with_options(self._targets(key, route), options), options.requester
             ),
-            tools=self._tool_registry(route) if has_tools else ToolRegistry(()),
+            tools=self._tool_registry(route, person) if has_tools else ToolRegistry(()),
             system="\n\n".join(filter(None, (system, options.system, hints))),
             workspace=self._workspace(person),
             drafts=DraftStore(_folder_of(self._home, "drafts", key), self._clock, person),
@@ -233,12 +247,12 @@ class Models:
             for target in targets
         )
 
-    def _tool_registry(self, route: RouteSettings | None) -> ToolRegistry:
+    def _tool_registry(self, route: RouteSettings | None, person: str) -> ToolRegistry:
         families = self._settings.tools.enabled if not route or route.tools is None else route.tools
         external = self._external
         return ToolRegistry(
-            (*filter_enabled(self._tools, families), *external.tools()),
-            (*self._tool_names, *external.reserved_names()),
+            (*filter_enabled(self._tools, families), *external.tools(person)),
+            (*self._tool_names, *external.reserved_names(person)),
             external.earlier_names(),
         )
 

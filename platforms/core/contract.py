@@ -17,7 +17,7 @@ from platforms.core.guide import SetupGuide
 from platforms.core.probed import ProbeResult
 from sessions.values.address import Address as Address  # noqa: PLC0414 - public name of this module
 from sessions.values.clock import Clock
-from sessions.values.frames import frame_forward
+from sessions.values.frames import frame_forward, frame_prompt
 from sessions.values.ids import Ids
 
 # --- inbound ---------------------------------------------------------------------------------
@@ -65,7 +65,24 @@ class Forward(msgspec.Struct, frozen=True, tag="forward"):
         return frame_forward(self.sender, self.words)
 
 
-Part = Text | File | Forward
+class Prompt(msgspec.Struct, frozen=True, tag="prompt"):
+    """Text of another program that the sender of a message asked for by a command.
+
+    Adapters never create it; the gateway replaces the command by it.
+    """
+
+    server: str
+    name: str
+    words: str  # the command as written
+    content: str  # of the program
+
+    @property
+    def text(self) -> str:
+        """The content in its frame, as the model reads it. It is never a command."""
+        return frame_prompt(self.server, self.name, self.content)
+
+
+Part = Text | File | Forward | Prompt
 
 
 class Quote(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -440,6 +457,15 @@ class OffersLinks(Protocol):
 
 
 @runtime_checkable
+class RefreshesMenu(Protocol):
+    """An adapter whose platform shows a menu of the commands."""
+
+    async def refresh_menu(self) -> None:
+        """Show the present commands; failures are only logged."""
+        ...
+
+
+@runtime_checkable
 class OffersClaims(Protocol):
     """An adapter that accepts a claim code through a link."""
 
@@ -526,6 +552,11 @@ class MenuEntry(msgspec.Struct, frozen=True, omit_defaults=True):
     admin_args: str = ""  # arguments that only admins may use, instead of `args`
 
 
+def _no_prompts() -> tuple[MenuEntry, ...]:
+    """Return nothing."""
+    return ()
+
+
 def _nobody_listens(_: str) -> None:
     """Ignore a problem report."""
 
@@ -545,15 +576,22 @@ class Surroundings(msgspec.Struct, frozen=True):
     account: str = ""
     keepalive: float = 15.0  # seconds of silence after which an HTTP stream sends a keepalive
     commands: tuple[MenuEntry, ...] = ()
+    prompts: Callable[[], tuple[MenuEntry, ...]] = _no_prompts
+    """Returns further commands, which come and go while the gateway runs; see `RefreshesMenu`."""
     folder: Path | None = None  # of the adapter; created on first use
     trouble: Callable[[str], None] = _nobody_listens
     memberships: bool = True
     """True if access rules name groups or roles, so that the adapter must look them up."""
 
     @property
+    def menu(self) -> tuple[MenuEntry, ...]:
+        """All commands, as of now."""
+        return (*self.commands, *self.prompts())
+
+    @property
     def words(self) -> frozenset[str]:
-        """All command words, including aliases."""
-        return frozenset(word for entry in self.commands for word in (entry.word, *entry.aliases))
+        """All command words, including aliases, as of now."""
+        return frozenset(word for entry in self.menu for word in (entry.word, *entry.aliases))
 
 
 class Probe(Protocol):

@@ -53,10 +53,11 @@ class DiscordAdapter:
         self._reidentify_seconds = reidentify_seconds
         self._join_seconds = join_seconds
         self._sender = DiscordSender(surroundings.clock)
+        self._receiver: DiscordReceiver | None = None  # while connected
 
     async def run(self, inbox: Inbox, ready: Callable[[], None]) -> None:
         """See `Adapter`."""
-        receiver = DiscordReceiver(
+        receiver = self._receiver = DiscordReceiver(
             platform=self.name,
             surroundings=self._surroundings,
             state=await load_state(self._surroundings.shelf),
@@ -80,7 +81,13 @@ class DiscordAdapter:
                 raise asyncio.CancelledError from group
             raise first_error(group, prefer=PlatformError) from group
         finally:
+            self._receiver = None
             await receiver.save()
+
+    async def refresh_menu(self) -> None:
+        """See `RefreshesMenu`; while not connected, the next connection does it."""
+        if self._receiver:
+            self._receiver.refresh_menu()
 
     async def _run_connection(self, client: DiscordClient, receiver: DiscordReceiver) -> None:
         token = self._config.token.reveal()

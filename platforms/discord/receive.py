@@ -111,8 +111,7 @@ class DiscordReceiver:
         self._account = surroundings.account
         self._clock = surroundings.clock
         self._shelf = surroundings.shelf
-        self._commands = surroundings.commands
-        self._command_words = surroundings.words
+        self._surroundings = surroundings
         self._needs_memberships = surroundings.memberships
         self._state = state
         self._marks = state.marks
@@ -134,7 +133,9 @@ class DiscordReceiver:
         self._client = client
         self._queues = ChannelQueues(tasks, self._handle)
         self._lookup = DiscordLookup(client, self._clock, self._channels)
-        private_words = frozenset(entry.word for entry in self._commands if entry.private)
+        private_words = frozenset(
+            entry.word for entry in self._surroundings.commands if entry.private
+        )
         self._interactions = Interactions(
             client, tasks, self._sender.private_commands, private_words
         )
@@ -441,7 +442,7 @@ class DiscordReceiver:
             channel_name=self._channels.name_of,
             is_in_use=channel in self._marks,
             require_mention=self._require_mention,
-            command_words=self._command_words,
+            command_words=self._surroundings.words,
         )
 
     async def _with_memberships(self, event: _Asked) -> _Asked:
@@ -484,9 +485,14 @@ class DiscordReceiver:
         """Write changed read marks and authors to the shelf."""
         await self._state.save(self._shelf)
 
+    def refresh_menu(self) -> None:
+        """Register changed slash commands in the background, once the bot's account is known."""
+        if self._bot_account:
+            start_task(self._tasks, self._publish_commands(self._bot_account), name="discord menu")
+
     async def _publish_commands(self, me: BotAccount) -> None:
         """Register the slash commands if they changed since the last registration."""
-        menu = payloads.command_payloads(self._commands)
+        menu = payloads.command_payloads(self._surroundings.menu)
         content = me.application.encode() + msgspec.json.encode(menu)
         digest = hashlib.blake2b(content, digest_size=16).hexdigest()
         if not menu or await self._shelf.get(_MENU_KEY) == digest:

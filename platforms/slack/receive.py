@@ -56,7 +56,7 @@ class SlackReceiver:
         self._shelf = surroundings.shelf
         self._account = surroundings.account
         self._require_mention = require_mention
-        self._command_words = surroundings.words
+        self._surroundings = surroundings
         self._outside_threads: OrderedDict[str, None] = OrderedDict()  # ids of recent commands
         self._identity = SlackIdentity("", "")
         self._held = HeldInteractions(surroundings.shelf)
@@ -121,7 +121,7 @@ class SlackReceiver:
             self._people.names,
             account=self._account,
             require_mention=self._require_mention,
-            command_words=self._command_words,
+            command_words=self._surroundings.words,
         )
 
     def lock(self, channel: str) -> asyncio.Lock:

@@ -156,7 +156,7 @@ class TelegramAdapter:
                 account=self.account,
                 bot=me,
                 require_mention=self._config.require_mention,
-                commands=self._surroundings.words,
+                commands=lambda: self._surroundings.words,
             ),
             inbox,
             self._surroundings.shelf,
@@ -229,9 +229,18 @@ class TelegramAdapter:
 
         await retry_call(answer, _ANSWER_PAUSES)
 
+    async def refresh_menu(self) -> None:
+        """See `RefreshesMenu`; while not connected, the next connection does it."""
+        if not self._is_connected:
+            return
+        try:
+            await self._publish_commands()
+        except PlatformError as error:
+            log.info("telegram: publishing the command menu failed: %s", error)
+
     async def _publish_commands(self) -> None:
         """Publish Telegram's command menu if the commands changed since the last publication."""
-        entries = [entry for entry in self._surroundings.commands if not entry.admin]
+        entries = [entry for entry in self._surroundings.menu if not entry.admin]
         entries = entries[:_MAX_COMMANDS]
         if not entries:
             return

@@ -1,7 +1,7 @@
 """Sans-IO: decoder of Telegram updates into inbound events."""
 
 import re
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 import msgspec
 
@@ -56,8 +56,9 @@ class UpdateDecoder(msgspec.Struct, frozen=True, kw_only=True):
     account: str
     bot: TelegramBot
     require_mention: bool = True
-    commands: frozenset[str] = frozenset()
-    """Known commands; in a group, other commands count only with `@bot`. Empty: all are known."""
+    commands: Callable[[], frozenset[str]] = frozenset
+    """Returns the known commands; in a group, other commands count only with `@bot`. Empty: all are
+    known."""
 
     def decode(
         self, update: TelegramUpdate, now: int, active_threads: Collection[tuple[str, str]] = ()
@@ -180,7 +181,8 @@ class UpdateDecoder(msgspec.Struct, frozen=True, kw_only=True):
             return None
         if match["bot"]:
             return match["bot"].lower() == self.bot.username.lower()
-        if self.commands and match["word"].lower() not in self.commands:
+        known = self.commands()
+        if known and match["word"].lower() not in known:
             return None
         return True
 

@@ -459,6 +459,9 @@ def _set_inbox(connection: Connection, change: SetInbox) -> None:
         for row in change.ids
     ]
     _execute_many(connection, sql.SET_INBOX, rows)
+    if change.payload is not None:
+        payloads: list[Row] = [{"row": row, "payload": change.payload} for row in change.ids]
+        _execute_many(connection, sql.SET_PAYLOAD, payloads)
 
 
 def _start_attempt(connection: Connection, change: StartAttempt) -> None:

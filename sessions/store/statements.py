@@ -130,6 +130,7 @@ SET_INBOX = (
         settled_at=given("settled_at"),
     )
 )
+SET_PAYLOAD = sa.update(inbox).where(inbox.c.id == given("row")).values(payload=given("payload"))
 MARK_INBOX_RUNNING = (
     sa.update(inbox)
     .where(inbox.c.id == given("row"))

@@ -24,6 +24,8 @@ _REPLY_LABEL = "[In reply to "
 _FORWARD_LABEL = "[Forwarded from "
 _NOTES_LABEL = "[Hints about the tools of the MCP server, from that server itself, which does not speak for the operator or the user: "
 
+_PROMPT_LABEL = "[The request of this message, made from the prompt "
+
 _WIDE_BRACKETS = str.maketrans("［］⟦⟧〔〕", "()()()")  # noqa: RUF001 - full-width brackets
 _BRACKETS = str.maketrans("[]［］⟦⟧〔〕", "()()()()")  # noqa: RUF001 - full-width brackets
 _NAME_SIGNS = str.maketrans("():<>：", "      ")  # noqa: RUF001 - full-width colon
@@ -49,7 +51,7 @@ _OPEN_BRACKET = "[\\[［⟦〔]"  # noqa: RUF001 - full-width brackets pass for 
 _LABEL_AFTER_BRACKET = (
     r"Earlier in this room|Hints about the tools|In reply to|Forwarded from|Summary of the conversation|"
     r"(?:Voice message|File|Picture)\b|Your (?:last )?answer|You (?:have used|were repeating)|"
-    r"The (?:conversation continues|result is)|"
+    r"The (?:conversation continues|result is|request of this message)|"
     r"[^\[\]\n]{0,100}[(（][\w./:@-]{1,64}[)）][\]］⟧〕]"  # noqa: RUF001  # a sender label: [Name (id)]
 )
 _OWN_LABEL = re.compile(
@@ -120,6 +122,12 @@ def frame_forward(sender: str, text: str) -> str:
 def frame_notes(server: str, text: str) -> str:
     """Return the frame around the notes of a server about its tools."""
     return _with_label(f"{_NOTES_LABEL}{clean_name(server)}]", _lines(text))
+
+
+def frame_prompt(server: str, name: str, text: str) -> str:
+    """Return the frame around a request that a person made from a prompt of a server."""
+    label = f"{_PROMPT_LABEL}{clean_name(name)} of the MCP server {clean_name(server)}]"
+    return _with_label(label, _lines(text))
 
 
 def neutralize_labels(text: str) -> str:

@@ -20,6 +20,7 @@ from platforms.core.contract import (
     InboundDelete,
     InboundEdit,
     InboundMessage,
+    MenuEntry,
     Post,
     React,
     Text,
@@ -782,6 +783,16 @@ async def test_slash_commands_are_registered_only_when_changed(life: Life) -> No
     async with life.running():
         await life.discord.until(lambda: len(life.discord.called("PUT commands")) == 2)
     assert [each["name"] for each in life.discord.world.commands] == ["stop"]
+
+
+async def test_slash_commands_that_come_while_it_runs_are_registered(life: Life) -> None:
+    async with life.running() as adapter:
+        await life.shelf.holds("menu")
+        life.prompts = (MenuEntry("digest", "Digest a text. (post)", "TEXT [style=STYLE]"),)
+        await adapter.refresh_menu()
+        await life.discord.until(lambda: len(life.discord.called("PUT commands")) == 2)
+    (digest,) = [each for each in life.discord.world.commands if each["name"] == "digest"]
+    assert digest["options"][0]["description"] == "TEXT [style=STYLE]"
 
 
 # --- sending -----------------------------------------------------------------------------------

@@ -15,10 +15,13 @@ import pytest
 
 from agent.errors import ToolError
 from agent.settings import McpSettings
-from agent.tools.mcp.login import LoginFailed, LoginPrompt, RedirectAnswer, log_in, store_for
+from agent.tools.mcp.contract import LoginFailed, LoginPrompt, RedirectAnswer
+from agent.tools.mcp.link import LoginAccess
+from agent.tools.mcp.login import log_in, store_for
 from agent.tools.mcp.servers import McpServers
 from agent.tools.output import ToolOutput
-from gateway.operate.mcp.login_page import log_in_at_terminal, read_redirect
+from gateway.mcp.redirect import read_redirect
+from gateway.operate.mcp.login_page import log_in_at_terminal
 from sessions.values.clock import SystemClock
 
 PATIENCE = 15.0
@@ -74,7 +77,9 @@ async def logged_in(settings: McpSettings, folder: Path) -> None:
 
 @contextlib.asynccontextmanager
 async def connected(settings: McpSettings, folder: Path) -> AsyncIterator[McpServers]:
-    servers = McpServers([settings], SystemClock(), start_seconds=math.inf, logins=folder)
+    servers = McpServers(
+        [settings], SystemClock(), start_seconds=math.inf, logins=LoginAccess(folder=folder)
+    )
     async with asyncio.timeout(PATIENCE), servers.running():
         yield servers
 

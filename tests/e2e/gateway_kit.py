@@ -10,8 +10,10 @@ import msgspec
 from starlette.routing import BaseRoute
 
 from agent.tools.contract import Tool
+from agent.tools.mcp.servers import McpServers
 from gateway.access.settings import AccessSettings
 from gateway.conversations import Conversations
+from gateway.observe.redact import Redactor
 from gateway.process.context import ProcessContext
 from gateway.process.successor import Successor
 from gateway.runner import GatewayRunner
@@ -40,6 +42,10 @@ class Screen(MemoryAdapter):
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         self._changed = asyncio.Event()
+        self.menu_refreshed = asyncio.Event()
+
+    async def refresh_menu(self) -> None:
+        self.menu_refreshed.set()
 
     async def deliver(self, op: Op) -> Receipt:
         try:
@@ -88,6 +94,22 @@ class GatewayKit:
         return self.runner._open.conversations
 
     @property
+    def mcp_servers(self) -> McpServers:
+        """The MCP servers."""
+        return self.conversations._services.mcp
+
+    async def mcp_is_connected(self, count: int = 1) -> None:
+        """Wait until so many connections to MCP servers can be used."""
+        changed = asyncio.Event()
+        servers = self.mcp_servers
+        for each in servers._connections:
+            each._on_change = _both(each._on_change, changed.set)
+        async with asyncio.timeout(PATIENCE):
+            while sum(each.connected for each in servers._connections) < count:
+                changed.clear()
+                await changed.wait()
+
+    @property
     def routes(self) -> Sequence[BaseRoute]:
         """Routes of the HTTP port."""
         assert self.runner._open
@@ -116,6 +138,14 @@ class GatewayKit:
         return "".join(each["content"] for each in messages if each["role"] == "system")
 
 
+def _both(first: Callable[[], None], second: Callable[[], None]) -> Callable[[], None]:
+    def call() -> None:
+        first()
+        second()
+
+    return call
+
+
 def talkative(body: dict[str, Any]) -> Script:
     """Hangs or fails when asked to, else repeats the last paragraph that the user said."""
     said = [each["content"] for each in body["messages"] if each["role"] == "user"]
@@ -142,6 +172,7 @@ async def gateway(
     reread: Callable[[], Settings] | None = None,
     successor: Successor | None = None,
     crashes: int = 0,
+    redactor: Redactor | None = None,
     **changes: Any,
 ) -> AsyncIterator[GatewayKit]:
     """Run a gateway on a state folder until the block ends; then it drains."""
@@ -160,6 +191,7 @@ async def gateway(
         specs={"memory": PlatformSpec("memory", Nothing, lambda _config, _given: used)},
         serve_http=served,
         tools=tools,
+        redactor=redactor,
         clock=clock or clock_here(),
         process=ProcessContext(successor=successor, read_settings=reread, crash_count=crashes),
     )

@@ -33,7 +33,7 @@ async def test_ctrl_c_at_the_last_question_changes_nothing(tmp_path: Path) -> No
         seat.types("telegram\n")
         await seat.sees("Telegram bot token: ")
         seat.types(f"{TOKEN}\n")
-        await seat.sees("Start it now in this terminal")
+        await person.reaches_last_question(seat)
         seat.types("\x03")
         await seat.sees("Nothing was changed")
         assert await seat.ends() == 130

@@ -11,7 +11,15 @@ from tests.fakes.model_server import ModelServer
 
 pytestmark = pytest.mark.quick
 
-PRIVATE = ["/status", "/usage", "/sessions", "/whoami", "/pair list", "/pair approve AAAA-AAAA"]
+PRIVATE = [
+    "/status",
+    "/mcp",
+    "/usage",
+    "/sessions",
+    "/whoami",
+    "/pair list",
+    "/pair approve AAAA-AAAA",
+]
 VISIBLE = ["/stop", "/new", "/undo", "/model", "/compact", "/nonsense"]
 
 

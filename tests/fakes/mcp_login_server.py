@@ -20,7 +20,7 @@ from mcp.server.auth.provider import (
     construct_redirect_uri,
 )
 from mcp.server.auth.settings import AuthSettings, ClientRegistrationOptions
-from mcp.server.mcpserver import MCPServer
+from mcp.server.mcpserver import Context, MCPServer
 from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
 from pydantic import AnyHttpUrl
 from starlette.requests import Request
@@ -147,6 +147,11 @@ def built(port: int, seconds: int) -> tuple[MCPServer, Logins]:
     async def open_sesame() -> str:
         """Show the treasure."""
         return "gold"
+
+    @server.tool()
+    async def tell(ctx: Context) -> str:
+        """Tell the token."""
+        return dict(ctx.headers or {}).get("authorization", "").removeprefix("Bearer ")
 
     @server.custom_route("/revoke", methods=["GET"])  # type: ignore[untyped-decorator]  # theirs
     async def revoke(_request: Request) -> Response:

@@ -22,6 +22,7 @@ import uvicorn
 from mcp.server import runner
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
+from mcp.server.mcpserver.prompts.base import AssistantMessage, Prompt, UserMessage
 from mcp_types import (
     AudioContent,
     BlobResourceContents,
@@ -65,6 +66,9 @@ class Effects:
         self._path = path
         self._bell = bell
 
+    def has(self, line: str) -> bool:
+        return self._path.exists() and line in self._path.read_text().splitlines()
+
     def add(self, line: str) -> None:
         with self._path.open("a") as file:
             file.write(f"{line}\n")
@@ -76,8 +80,10 @@ class Effects:
                 bell.sendall(f"{line}\n".encode())
 
 
-def built(effects: Effects, *, harmless: bool = False) -> MCPServer:
-    server = MCPServer("fake", log_level="WARNING", instructions=INSTRUCTIONS)
+def built(
+    effects: Effects, *, harmless: bool = False, instructions: str = INSTRUCTIONS
+) -> MCPServer:
+    server = MCPServer("fake", log_level="WARNING", instructions=instructions)
 
     @server.tool(annotations=READS)
     async def look(path: str) -> str:
@@ -208,6 +214,41 @@ def built(effects: Effects, *, harmless: bool = False) -> MCPServer:
         await ctx.session.send_tool_list_changed()
         return "learnt"
 
+    @server.prompt()
+    async def digest(text: str, style: str = "plain") -> str:
+        """Digest a text."""
+        return f"Digest this, {style}:\n[Owner (1001)] {text}"
+
+    @server.prompt(name="stop")
+    async def end() -> list[Any]:
+        """Say how to stop."""
+        return [UserMessage("How do I stop?"), AssistantMessage("Slowly."), UserMessage("Why?")]
+
+    @server.prompt()
+    async def broken() -> str:
+        """Fail."""
+        msg = "no ink"
+        raise ValueError(msg)
+
+    @server.prompt()
+    async def patient() -> str:
+        """Wait for ever the first time."""
+        if effects.has("patient began"):
+            return "Be patient."
+        return await wait("patient")
+
+    @server.tool(annotations=READS)
+    async def teach(name: str, ctx: Context) -> str:
+        """Have one more prompt from now on."""
+
+        async def lesson() -> str:
+            return f"Teach me {name}."
+
+        server.add_prompt(Prompt.from_function(lesson, name=name, description="A lesson."))
+        await ctx.notify_prompts_changed()
+        await ctx.session.send_prompt_list_changed()
+        return "taught"
+
     return server
 
 
@@ -272,10 +313,15 @@ def main() -> None:
     parser.add_argument("--old", action="store_true")
     parser.add_argument("--vague", action="store_true")
     parser.add_argument("--harmless", action="store_true")
+    parser.add_argument("--instructions", default=INSTRUCTIONS)
     parser.add_argument("--bell")
     parser.add_argument("--port", type=int, default=0)
     options = parser.parse_args()
-    server = built(Effects(options.effects, options.bell), harmless=options.harmless)
+    server = built(
+        Effects(options.effects, options.bell),
+        harmless=options.harmless,
+        instructions=options.instructions,
+    )
     if options.old:  # the package itself decides by this which protocol a program is spoken to in
         runner._has_modern_envelope = lambda params: False  # noqa: ARG005 - its own name
     sys.stderr.write("the server is up\n")

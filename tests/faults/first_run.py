@@ -82,7 +82,7 @@ class Newcomer:
             seat.types(f"  {TOKEN[:half]}\n{TOKEN[half:]} \n")  # as a narrow window breaks it
             await seat.sees(f"✓ This is @{BOT_NAME}")
             await seat.sees("✓ openai/scripted answers")
-            await seat.sees("Start it now in this terminal")
+            await self.reaches_last_question(seat)
             seat.types("\n" if start else "no\n")
             await seat.sees(r"✓ .*holdfast\.toml is written and valid")
             if start:
@@ -95,6 +95,13 @@ class Newcomer:
             assert await seat.ends() == 0, seat.screen
             assert TOKEN[:half] not in seat.screen, seat.screen
         return time.monotonic() - began
+
+    async def reaches_last_question(self, seat: Seat) -> None:
+        """Add no MCP servers, which are offered where npx or uvx is installed."""
+        seen = await seat.sees("MCP servers to add|Start it now in this terminal")
+        if seen[0].startswith("MCP"):
+            seat.types("\n")
+            await seat.sees("Start it now in this terminal")
 
     async def set_up_by_flags(self) -> float:
         """Do the same as a script does."""

@@ -62,6 +62,12 @@ def describe_change(trusted: ToolClaims, claims: ToolClaims) -> str:
     return "\n".join(lines)
 
 
+def describe_text_change(old: str, new: str) -> str:
+    """Return two versions of a text, each shortened to the part around the first difference."""
+    before, now = _around_difference(old, new)
+    return f"was: {before}\nnow: {now}"
+
+
 def _describe_words(trusted: ToolClaims, claims: ToolClaims) -> list[str]:
     if trusted.description is None or trusted.arguments is None:
         return [f"its description or its arguments; now: {_quote(claims.description or '')}"]

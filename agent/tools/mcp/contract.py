@@ -1,8 +1,10 @@
-"""Sans-IO: the interface between the connection to a server and a session."""
+"""The interface between the connection to a server and a session, and names of stored logins."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
+from pathlib import Path
 from typing import Any, Protocol
+from urllib.parse import quote, unquote
 
 import msgspec
 
@@ -36,8 +38,46 @@ class CallHooks(msgspec.Struct, frozen=True):
 class LoginRequired(Exception):
     """The server asks for a login, and only a person can log in."""
 
-    def __init__(self, server: str, reason: str) -> None:
-        super().__init__(f"{reason}; log in with: holdfast mcp login {server}")
+    def __init__(self, command: str, reason: str) -> None:
+        super().__init__(f"{reason}; log in with: {command}")
+
+
+class LoginFailed(Exception):
+    """The login did not succeed; the text says why."""
+
+
+class RedirectAnswer(msgspec.Struct, frozen=True):
+    """Parameters that the authorization server added to the redirect address."""
+
+    code: str
+    state: str | None = None
+    issuer: str | None = None
+
+
+class LoginPrompt(msgspec.Struct, frozen=True, kw_only=True):
+    """The conversation with the person who logs in."""
+
+    redirect_url: str
+    show: Callable[[str], Awaitable[None]]  # shows the address of the login page
+    wait: Callable[[], Awaitable[RedirectAnswer]]
+
+
+def login_name(server: str, person: str = "") -> str:
+    """Return the name under which a login is stored: of a server, or of one person there."""
+    return f"{server}/{quote(person, safe='')}" if person else server
+
+
+def people_with_login(folder: Path, server: str) -> list[str]:
+    """Return the people who have logged in at a server; reads the disk."""
+    return sorted(unquote(file.stem) for file in (folder / server).glob("*.json"))
+
+
+OnLoginSecrets = Callable[[str, tuple[str, ...]], None]
+"""Receives the secrets of a stored login with its name; they replace earlier ones of that name."""
+
+
+def ignore_secrets(_name: str, _secrets: tuple[str, ...]) -> None:
+    """Ignore the secrets of a login."""
 
 
 class SessionEnded(CallNotSent):
@@ -66,11 +106,27 @@ class ListedTool(msgspec.Struct, frozen=True, kw_only=True):
     change: str = ""  # change that an admin has to accept, in words
 
 
+class PromptArgument(msgspec.Struct, frozen=True, kw_only=True):
+    """An argument of a prompt."""
+
+    name: str
+    description: str = ""
+    required: bool = False
+
+
+class ListedPrompt(msgspec.Struct, frozen=True, kw_only=True):
+    """A prompt as listed by its server: a text that people ask for, with arguments."""
+
+    name: str
+    description: str
+    arguments: tuple[PromptArgument, ...] = ()
+
+
 class ServerListener(Protocol):
     """Receives the events of a session."""
 
     def on_tools_changed(self) -> None:
-        """Handle a possible change of the server's tools."""
+        """Handle a possible change of the server's tools or prompts."""
         ...
 
     def on_disconnected(self, reason: str = CONNECTION_ENDED) -> None:
@@ -109,6 +165,14 @@ class McpSession(Protocol):
         Raises:
             SessionEnded: A new session is needed.
         """
+        ...
+
+    async def list_prompts(self) -> tuple[ListedPrompt, ...]:
+        """Request the list of all prompts; empty if the server has none."""
+        ...
+
+    async def get_prompt(self, name: str, arguments: Mapping[str, str]) -> str:
+        """Return the text of a prompt; raises like `call`."""
         ...
 
     async def list_resources(self) -> str:

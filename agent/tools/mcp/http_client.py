@@ -75,7 +75,7 @@ class McpHttpClient(httpx2.AsyncClient):
     """An HTTP client that turns failed requests into JSON-RPC errors instead of exceptions."""
 
     def __init__(
-        self, server: str, headers: Mapping[str, str], auth: httpx2.Auth | None = None
+        self, login_command: str, headers: Mapping[str, str], auth: httpx2.Auth | None = None
     ) -> None:
         super().__init__(
             auth=auth,
@@ -84,7 +84,7 @@ class McpHttpClient(httpx2.AsyncClient):
             limits=_CONNECTION_LIMITS,
             verify=tls_context(),
         )
-        self._server = server
+        self._login_command = login_command
         self.rejection: HttpRejection | None = None
         """The last POST request, if the server answered it with an HTTP error."""
 
@@ -102,7 +102,7 @@ class McpHttpClient(httpx2.AsyncClient):
                 response = await super().send(request, **options)
                 if request.method == "POST":
                     self.rejection = _rejection_of(response)
-                    response = await _check_response(request, response, self._server)
+                    response = await _check_response(request, response, self._login_command)
         except LoginRequired as error:
             self.rejection = HttpRejection(httpx2.codes.UNAUTHORIZED)
             return _error_response(request, NOT_SENT, str(error), httpx2.codes.UNAUTHORIZED)
@@ -191,7 +191,7 @@ def _header_timeout(request: httpx2.Request) -> float | None:
 
 
 async def _check_response(
-    request: httpx2.Request, response: httpx2.Response, server: str
+    request: httpx2.Request, response: httpx2.Response, login_command: str
 ) -> httpx2.Response:
     """Return responses of the server unchanged; replace error pages of proxies by JSON-RPC errors."""
     if not response.is_error:
@@ -202,7 +202,9 @@ async def _check_response(
         reason = "the server has ended the session"
         return _error_response(request, SESSION_ENDED, reason, response.status_code)
     if response.status_code == httpx2.codes.UNAUTHORIZED:
-        reason = str(LoginRequired(server, "the server answered HTTP 401: it asks for a login"))
+        reason = str(
+            LoginRequired(login_command, "the server answered HTTP 401: it asks for a login")
+        )
         return _error_response(request, NOT_SENT, reason, response.status_code)
     if error is not None:
         return response

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import functools
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import NoReturn, TypeVar
 
@@ -21,10 +21,14 @@ from agent.tools.mcp.contract import (
     CallNotSent,
     CallOutcomeUnclear,
     Connect,
+    ListedPrompt,
     ListedTool,
+    LoginRequired,
     McpSession,
+    OnLoginSecrets,
     ServerOutput,
     SessionEnded,
+    ignore_secrets,
 )
 from agent.tools.mcp.memory import ToolMemory
 from agent.tools.mcp.package_log import SERVER, limit_package_logs
@@ -67,6 +71,14 @@ class _LogAllowance:
         return self._used <= _LOGS_PER_MINUTE
 
 
+class LoginAccess(msgspec.Struct, frozen=True, kw_only=True):
+    """The stored logins that connections use."""
+
+    folder: Path
+    on_secrets: OnLoginSecrets = ignore_secrets
+    person: str = ""  # whose login is used, at a server where each person has one
+
+
 class McpConnection:
     """A server that is reconnected, with increasing pauses, whenever the connection is lost.
 
@@ -83,12 +95,14 @@ class McpConnection:
         connect: Connect | None = None,
         memory: ToolMemory | None = None,
         answer_seconds: float = _ANSWER_SECONDS,
-        logins: Path | None = None,
+        logins: LoginAccess | None = None,
     ) -> None:
         self.name = settings.name
         self.settings = settings
         self.tools: tuple[ListedTool, ...] = ()
         """Tools of the last session; they keep their names while the server is disconnected."""
+        self.prompts: tuple[ListedPrompt, ...] = ()
+        """Prompts of the last session; they keep their words while the server is disconnected."""
         self.disabled_tools: frozenset[str] = frozenset()
         """Names of the server's other tools, which the settings do not offer."""
         self.first_attempt_done = asyncio.Event()
@@ -97,7 +111,13 @@ class McpConnection:
         self._on_change = on_change
         self._sleep = sleep
         self._connect = connect  # None: with the official package
-        self._logins = logins  # folder of stored logins
+        self._logins = logins
+        self.person = logins.person if logins else ""
+        """The only person who may use the connection; empty if all may."""
+        self._memory_name = f"{self.name} ({self.person})" if self.person else self.name
+        self.needs_login = False
+        """True if the last attempt to connect failed for lack of a login."""
+        self._retry = asyncio.Event()  # ends the pause before the next attempt to connect
         self._memory = memory or ToolMemory(clock)
         self._answer_seconds = answer_seconds
         self._session: McpSession | None = None
@@ -115,6 +135,7 @@ class McpConnection:
         self._confirmed = asyncio.Event()  # cleared while the session is being checked
         self._confirmed.set()
         self._running_calls = 0
+        self._has_accepted_instructions = False
         self._was_connected = False  # by the current attempt
         self._renewing = False  # the server has ended the session, and calls wait for a new one
         self._stopping = False
@@ -131,8 +152,11 @@ class McpConnection:
 
     @property
     def instructions(self) -> str:
-        """The server's notes for the model; empty while it is not connected."""
-        if self._session is None or not self.settings.instructions:
+        """The server's notes for the model; empty while it is not connected.
+
+        Changed notes are left out until an admin has accepted them.
+        """
+        if self._session is None or not self._has_accepted_instructions:
             return ""
         return self._session.instructions
 
@@ -213,6 +237,14 @@ class McpConnection:
             await self._accept_change(tool)
         return session
 
+    async def accept_instructions(self) -> bool:
+        """Give the changed instructions to the model; return False if there are none."""
+        accepted = await self._memory.accept_instructions(self._memory_name)
+        if accepted:
+            self._has_accepted_instructions = True
+            self._on_change()
+        return accepted
+
     async def list_resources(self) -> str:
         """Return the resources of the server as lines for the model; raises `ToolError`."""
         return await self._read("list_resources", lambda session: session.list_resources())
@@ -222,6 +254,10 @@ class McpConnection:
         return await self._read(
             "read_resource", lambda session: session.read_resource(uri, report_progress)
         )
+
+    async def get_prompt(self, name: str, arguments: Mapping[str, str]) -> str:
+        """Return the text of a prompt; raises `ToolError`."""
+        return await self._read(name, lambda session: session.get_prompt(name, arguments))
 
     async def _read(self, name: str, request: Callable[[McpSession], Awaitable[T]]) -> T:
         """Make a request without effects; once more in a new session if the session has ended."""
@@ -248,7 +284,7 @@ class McpConnection:
 
     async def _accept_change(self, tool: ListedTool) -> None:
         """Trust a changed tool, because a call is made only after an admin has allowed it."""
-        await self._memory.accept(self.name, tool)
+        await self._memory.accept(self._memory_name, tool)
         accepted = msgspec.structs.replace(tool, change="")
         self.tools = tuple(accepted if each.name == tool.name else each for each in self.tools)
         self._on_change()
@@ -350,6 +386,12 @@ class McpConnection:
                 if timer:
                     timer.cancel()
 
+    def reconnect(self) -> None:
+        """Connect again at once, with the login that is stored now."""
+        if self._session is not None:
+            self._renew(self._session)
+        self._retry.set()
+
     def stop(self) -> None:
         """Make `run` end; the caller must cancel the task of `run` as well.
 
@@ -372,6 +414,9 @@ class McpConnection:
                 ended = isinstance(first_error(error), SessionEnded)
                 self._renewing = ended and self._was_connected
                 self._last_error = self._describe_error(error)
+                if self.needs_login != isinstance(first_error(error), LoginRequired):
+                    self.needs_login = not self.needs_login
+                    self._on_change()
             finally:
                 self._set_disconnected()
                 self.first_attempt_done.set()
@@ -384,8 +429,22 @@ class McpConnection:
             _log.warning(
                 "MCP server %s: %s; reconnecting in %.0f s", self.name, self._last_error, pause
             )
-            await self._sleep(pause)
+            await self._pause(pause)
             pause = min(pause * 2, MAX_PAUSE_SECONDS)
+
+    async def _pause(self, seconds: float) -> None:
+        self._retry.clear()
+        async with asyncio.TaskGroup() as group:
+            tasks = (
+                group.create_task(self._rest(seconds), name=f"mcp {self.name} pause"),
+                group.create_task(self._retry.wait(), name=f"mcp {self.name} retry"),
+            )
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in tasks:
+                task.cancel()
+
+    async def _rest(self, seconds: float) -> None:
+        await self._sleep(seconds)
 
     async def _connect_once(self, connect: Connect) -> None:
         """Keep a session open while the server answers, then close it within a time limit."""
@@ -395,7 +454,7 @@ class McpConnection:
         ):
             async with asyncio.timeout(self._answer_seconds):
                 session = await opened.enter_async_context(connect(self.settings, self))
-                await self._list_tools(session)
+                await self._list_offers(session)
             limit.reschedule(None)
             try:
                 self._set_connected(session)
@@ -417,7 +476,7 @@ class McpConnection:
             busy = self._running_calls
             try:
                 async with asyncio.timeout(self._answer_seconds):
-                    await self._list_tools(session)
+                    await self._list_offers(session)
             except TimeoutError:
                 if not busy:
                     raise
@@ -426,6 +485,21 @@ class McpConnection:
                 if not self._check_requested.is_set():  # else the list may be older than the doubt
                     self._confirmed.set()
                 self._on_change()
+
+    async def _list_offers(self, session: McpSession) -> None:
+        await self._list_tools(session)
+        if self.settings.instructions:
+            self._has_accepted_instructions = await self._memory.review_instructions(
+                self._memory_name, session.instructions
+            )
+        if not self.settings.prompts:
+            return
+        try:
+            self.prompts = await session.list_prompts()
+        except SessionEnded:
+            raise
+        except (ToolError, CallNotSent, CallOutcomeUnclear) as error:
+            _log.warning("MCP server %s does not list its prompts: %s", self.name, error)
 
     async def _list_tools(self, session: McpSession) -> None:
         listed = await session.list_tools()
@@ -437,10 +511,10 @@ class McpConnection:
         self.disabled_tools = frozenset({tool.name for tool in listed}) - {
             tool.name for tool in offered
         }
-        self.tools = await self._memory.review(self.name, offered)
+        self.tools = await self._memory.review(self._memory_name, offered)
 
     def _set_connected(self, session: McpSession) -> None:
-        self._session, self._last_error = session, ""
+        self._session, self._last_error, self.needs_login = session, "", False
         if not self._renewing:
             _log.info(
                 "MCP server %s is connected, with %s", self.name, count_of(len(self.tools), "tool")
@@ -477,8 +551,12 @@ class McpConnection:
         return f"{text} (it printed: {to_single_line(cause_line)})" if cause_line else text
 
 
-def _load_connect(logins: Path | None) -> Connect:
+def _load_connect(logins: LoginAccess | None) -> Connect:
     from agent.tools.mcp.session import connected
 
     limit_package_logs()
-    return functools.partial(connected, logins=logins)
+    if logins is None:
+        return connected
+    return functools.partial(
+        connected, logins=logins.folder, on_secrets=logins.on_secrets, person=logins.person
+    )

@@ -6,11 +6,10 @@ daemon uses the stored tokens, and the stored address of that server for a refre
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import httpx2
-import msgspec
 from mcp.client.auth import OAuthClientProvider, OAuthFlowError
 from mcp.client.auth.extensions.client_credentials import ClientCredentialsOAuthProvider
 from mcp.shared.auth import (
@@ -23,7 +22,14 @@ from pydantic import AnyUrl
 
 from agent.providers.transport.connections import tls_context
 from agent.settings import McpSettings
-from agent.tools.mcp.contract import LoginRequired
+from agent.tools.mcp.contract import (
+    LoginFailed,
+    LoginPrompt,
+    LoginRequired,
+    OnLoginSecrets,
+    ignore_secrets,
+    login_name,
+)
 from agent.tools.mcp.login_store import LoginStore
 from sessions.values.exceptions import error_text, first_error
 
@@ -34,32 +40,26 @@ _CLIENT_NAME = "Holdfast"
 _log = logging.getLogger(__name__)
 
 
-class LoginFailed(Exception):
-    """The login did not succeed; the text says why."""
+def store_for(
+    folder: Path,
+    settings: McpSettings,
+    on_secrets: OnLoginSecrets = ignore_secrets,
+    person: str = "",
+) -> LoginStore:
+    """Return the stored login of a server, or of one person there.
+
+    `on_secrets` gets its tokens whenever they are read.
+    """
+    name = login_name(settings.name, person)
+    return LoginStore(folder, name, settings.url or "", on_secrets)
 
 
-class RedirectAnswer(msgspec.Struct, frozen=True):
-    """Parameters that the authorization server added to the redirect address."""
-
-    code: str
-    state: str | None = None
-    issuer: str | None = None
-
-
-class LoginPrompt(msgspec.Struct, frozen=True, kw_only=True):
-    """The conversation with the person who logs in."""
-
-    redirect_url: str
-    show: Callable[[str], Awaitable[None]]  # shows the address of the login page
-    wait: Callable[[], Awaitable[RedirectAnswer]]
-
-
-def store_for(folder: Path, settings: McpSettings) -> LoginStore:
-    """Return the stored login of a server."""
-    return LoginStore(folder, settings.name, settings.url or "")
-
-
-async def stored_login(folder: Path, settings: McpSettings) -> httpx2.Auth | None:
+async def stored_login(
+    folder: Path,
+    settings: McpSettings,
+    on_secrets: OnLoginSecrets = ignore_secrets,
+    person: str = "",
+) -> httpx2.Auth | None:
     """Return the credentials for the requests of the daemon; None without a login.
 
     With the grant `client_credentials` the daemon logs in by itself.
@@ -67,7 +67,7 @@ async def stored_login(folder: Path, settings: McpSettings) -> httpx2.Auth | Non
     Raises:
         LoginRequired: The daemon could not log in.
     """
-    store = store_for(folder, settings)
+    store = store_for(folder, settings, on_secrets, person)
     if settings.oauth is not None and settings.oauth.grant == "client_credentials":
         auth = StoredLogin(settings, store)
         if not await auth.is_usable():
@@ -75,7 +75,7 @@ async def stored_login(folder: Path, settings: McpSettings) -> httpx2.Auth | Non
                 async with asyncio.timeout(_LOGIN_SECONDS):
                     await log_in(settings, store, None)
             except (LoginFailed, TimeoutError) as error:
-                raise LoginRequired(settings.name, error_text(error)) from error
+                raise LoginRequired(settings.login_command, error_text(error)) from error
         return StoredLogin(settings, store)
     return StoredLogin(settings, store) if await store.has_tokens() else None
 
@@ -83,15 +83,16 @@ async def stored_login(folder: Path, settings: McpSettings) -> httpx2.Auth | Non
 async def log_in(settings: McpSettings, store: LoginStore, prompt: LoginPrompt | None) -> bool:
     """Log in and store the tokens; return False if the server needs no login.
 
-    `prompt` is None for the grant `client_credentials`.
+    A login that does not succeed leaves an earlier one as it is. `prompt` is None for the grant
+    `client_credentials`.
 
     Raises:
         LoginFailed: The login did not succeed.
     """
-    await store.clear()
-    provider = _provider(settings, store, prompt)
+    draft = store.new_draft()
+    provider = _provider(settings, draft, prompt)
     if prompt and settings.oauth and settings.oauth.client_id:
-        await store.set_client_info(_configured_client(settings, prompt))
+        await draft.set_client_info(_configured_client(settings, prompt))
     headers = {"Accept": "application/json, text/event-stream"}
     try:
         async with httpx2.AsyncClient(
@@ -100,12 +101,14 @@ async def log_in(settings: McpSettings, store: LoginStore, prompt: LoginPrompt |
             response = await _make_requests(client, settings.url or "")
     except (OAuthFlowError, httpx2.HTTPError, ExceptionGroup, ValueError) as error:
         raise LoginFailed(error_text(first_error(error))) from error
-    if not await store.has_tokens():
+    if not await draft.has_tokens():
         if response.is_success:
+            await store.clear()
             return False
         msg = f"the server answered HTTP {response.status_code} and offers no login"
         raise LoginFailed(msg)
-    await store.set_metadata(provider.context.oauth_metadata)
+    await draft.set_metadata(provider.context.oauth_metadata)
+    await draft.commit()
     return True
 
 
@@ -131,7 +134,7 @@ class StoredLogin(OAuthClientProvider):
     def __init__(self, settings: McpSettings, store: LoginStore) -> None:
         metadata = OAuthClientMetadata(redirect_uris=[AnyUrl("http://127.0.0.1/callback")])
         super().__init__(settings.url or "", metadata, store)
-        self._name = settings.name
+        self._login_command = settings.login_command
         self._store = store
 
     async def is_usable(self) -> bool:
@@ -168,7 +171,9 @@ class StoredLogin(OAuthClientProvider):
                     await self._handle_refresh_response((yield await self._refresh_token()))
                 )
                 if not refreshed:
-                    raise LoginRequired(self._name, "the server does not accept the stored login")
+                    raise LoginRequired(
+                        self._login_command, "the server does not accept the stored login"
+                    )
         self._add_auth_header(request)
         yield request
 

@@ -11,8 +11,10 @@ from mcp.shared.auth import OAuthClientInformationFull, OAuthMetadata, OAuthToke
 from pydantic import ValidationError
 
 from agent.tools.blocking import run_in_thread
+from agent.tools.mcp.contract import OnLoginSecrets, ignore_secrets
 from sessions.values.clock import SystemClock
 
+_SECRET_TOKENS = ("access_token", "refresh_token", "id_token")
 _EARLY_SECONDS = 30  # a token counts as expired this long before its end
 
 
@@ -29,9 +31,18 @@ class _StoredLogin(msgspec.Struct, omit_defaults=True):
 class LoginStore:
     """The login at one server; see `mcp.client.auth.TokenStorage`."""
 
-    def __init__(self, folder: Path, name: str, url: str) -> None:
+    def __init__(
+        self, folder: Path, name: str, url: str, on_secrets: OnLoginSecrets = ignore_secrets
+    ) -> None:
+        self._folder = folder
+        self._name = name
         self._path = folder / f"{name}.json"
         self._url = url
+        self._on_secrets = on_secrets  # called before the secrets are used
+
+    def new_draft(self) -> "LoginDraft":
+        """Return an empty login that replaces the stored one when it is committed."""
+        return LoginDraft(self._folder, self._name, self._url, self._on_secrets)
 
     async def has_tokens(self) -> bool:
         """Return True if there is a login for this server."""
@@ -84,10 +95,18 @@ class LoginStore:
         await run_in_thread(lambda _: self._path.unlink(missing_ok=True))
 
     async def _load(self) -> _StoredLogin:
-        return await run_in_thread(lambda _: self._read())
+        login = await run_in_thread(lambda _: self._read())
+        self._report_secrets(login)
+        return login
 
     async def _save(self, login: _StoredLogin) -> None:
+        self._report_secrets(login)
         await run_in_thread(lambda _: self._write(login))
+
+    def _report_secrets(self, login: _StoredLogin) -> None:
+        found = [login.tokens.get(name) for name in _SECRET_TOKENS]
+        found.append(login.client.get("client_secret"))
+        self._on_secrets(self._name, tuple(value for value in found if isinstance(value, str)))
 
     def _read(self) -> _StoredLogin:
         try:
@@ -98,7 +117,8 @@ class LoginStore:
 
     def _write(self, login: _StoredLogin) -> None:
         folder = self._path.parent
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, exist_ok=True)
         descriptor, name = tempfile.mkstemp(prefix=f".{self._path.name}.", dir=folder)  # mode 0600
         try:
             with os.fdopen(descriptor, "wb") as file:
@@ -109,6 +129,25 @@ class LoginStore:
         except OSError:
             Path(name).unlink(missing_ok=True)
             raise
+
+
+class LoginDraft(LoginStore):
+    """A login in progress, kept in memory until it is committed."""
+
+    def __init__(self, folder: Path, name: str, url: str, on_secrets: OnLoginSecrets) -> None:
+        super().__init__(folder, name, url, on_secrets)
+        self._login = _StoredLogin(url)
+
+    async def commit(self) -> None:
+        """Store the login in place of the earlier one."""
+        await super()._save(self._login)
+
+    async def _load(self) -> _StoredLogin:
+        return self._login
+
+    async def _save(self, login: _StoredLogin) -> None:
+        self._report_secrets(login)
+        self._login = login
 
 
 def _now() -> float:

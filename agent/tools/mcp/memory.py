@@ -1,8 +1,9 @@
-"""The memory of what servers said about their tools.
+"""The memory of what servers said about their tools, and of their instructions for the model.
 
 A server can change a tool after people have learned to trust it. The first listing of a tool is
 trusted. A later listing that claims less risk, or has another description or schema, is a change:
 an admin is asked before the next call, and the call that the admin allows accepts the change.
+Changed instructions are withheld from the model until an admin accepts them.
 """
 
 import asyncio
@@ -13,13 +14,22 @@ from typing import Protocol
 
 import msgspec
 
-from agent.tools.mcp.changes import ToolClaims, claims_of, describe_change, digest_of, is_change
+from agent.tools.mcp.changes import (
+    ToolClaims,
+    claims_of,
+    describe_change,
+    describe_text_change,
+    digest_of,
+    is_change,
+)
 from agent.tools.mcp.contract import ListedTool
 from sessions.errors import StoreError
 from sessions.values.clock import Clock
 from sessions.values.steady_clock import SteadyClock
 
 _SHELF = "mcp_tools"
+_INSTRUCTIONS = "/instructions"  # ends the name of a record; those of tools end with a digest
+_MAX_INSTRUCTIONS = 2_000  # characters kept for a comparison
 _DAY_MS = 86_400_000
 _FORGET_AFTER_MS = 90 * _DAY_MS
 _log = logging.getLogger(__name__)
@@ -69,6 +79,13 @@ def review_claims(known: RememberedTool | None, claims: ToolClaims) -> Remembere
 def pending_change(record: RememberedTool) -> str:
     """Return the change that is pending, in words; empty if there is none."""
     return describe_change(record.trusted, record.pending) if record.pending else ""
+
+
+class InstructionsChange(msgspec.Struct, frozen=True):
+    """Instructions for the model that a server has changed."""
+
+    server: str
+    change: str  # in words
 
 
 class ToolMemory:
@@ -130,6 +147,60 @@ class ToolMemory:
         _log.info("the change of the tool %s of MCP server %s is accepted", tool.name, server)
         record = RememberedTool(claims_of(tool), name=tool.name, seen_at=self._today())
         await self._put_all({_record_name(server, tool.name): record})
+
+    async def review_instructions(self, server: str, text: str) -> bool:
+        """Remember the instructions of a server; return False until an admin accepts a change.
+
+        Instructions that a server drops, and brings back unchanged, are no change.
+        """
+        name = _instructions_name(server)
+        known = self._records.get(name)
+        if known is not None and not text:
+            return True
+        claims = ToolClaims(0, digest_of(text), text[:_MAX_INSTRUCTIONS])
+        record = msgspec.structs.replace(review_claims(known, claims), seen_at=self._today())
+        if record != known:
+            await self._put_all({name: record})
+        if record.pending and (known is None or record.pending != known.pending):
+            _log.warning(
+                "MCP server %s has changed its instructions; the model does not get them until an "
+                "admin accepts them with /mcp accept (%s)",
+                server,
+                _instructions_change(record).replace("\n", "; "),
+            )
+            self._on_change()
+        return record.pending is None
+
+    async def accept_instructions(self, server: str) -> bool:
+        """Trust the changed instructions of a server; return False if there are none."""
+        name = _instructions_name(server)
+        record = self._records.get(name)
+        if record is None or record.pending is None:
+            return False
+        _log.info("the instructions of MCP server %s are accepted", server)
+        await self._put_all({name: RememberedTool(record.pending, seen_at=self._today())})
+        return True
+
+    def unreported_instructions(self) -> tuple[InstructionsChange, ...]:
+        """Return the changed instructions that the admins have not been told about."""
+        return tuple(
+            InstructionsChange(name.removesuffix(_INSTRUCTIONS), _instructions_change(record))
+            for name, record in self._records.items()
+            if name.endswith(_INSTRUCTIONS)
+            and record.pending
+            and record.told != _change_digest(record)
+        )
+
+    async def mark_instructions_reported(self, servers: Iterable[str]) -> None:
+        """Remember that the admins were told about the changed instructions of these servers."""
+        names = map(_instructions_name, servers)
+        await self._put_all(
+            {
+                name: msgspec.structs.replace(record, told=_change_digest(record))
+                for name in names
+                if (record := self._records.get(name))
+            }
+        )
 
     async def forget_unseen(self) -> None:
         """Delete the records of tools that have not been listed for 90 days."""
@@ -200,6 +271,15 @@ def _is_unreported(record: RememberedTool) -> bool:
 
 def _change_digest(record: RememberedTool) -> str:
     return f"{record.pending.risk} {record.pending.digest}" if record.pending else ""
+
+
+def _instructions_name(server: str) -> str:
+    return f"{server}{_INSTRUCTIONS}"
+
+
+def _instructions_change(record: RememberedTool) -> str:
+    new = record.pending.description if record.pending else ""
+    return describe_text_change(record.trusted.description or "", new or "")
 
 
 def _record_name(server: str, tool: str) -> str:

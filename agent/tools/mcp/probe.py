@@ -7,7 +7,7 @@ import msgspec
 
 from agent.settings import McpSettings
 from agent.tools.mcp.contract import ListedTool
-from agent.tools.mcp.link import McpConnection
+from agent.tools.mcp.link import LoginAccess, McpConnection
 from sessions.values.clock import Clock
 
 PROBE_SECONDS = 45.0
@@ -30,7 +30,8 @@ async def probe_server(
 ) -> ProbedServer:
     """Connect once, list the tools, and disconnect; no tool is called."""
     began = clock.monotonic()
-    link = McpConnection(settings, clock, on_change=lambda: None, logins=logins)
+    access = LoginAccess(folder=logins) if logins else None
+    link = McpConnection(settings, clock, on_change=lambda: None, logins=access)
     task = asyncio.get_running_loop().create_task(link.run(), name=f"trial of {settings.name}")
     try:
         async with asyncio.timeout(PROBE_SECONDS):

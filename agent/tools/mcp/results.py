@@ -10,6 +10,7 @@ from mcp_types import (
     CallToolResult,
     ContentBlock,
     EmbeddedResource,
+    GetPromptResult,
     ImageContent,
     ReadResourceResult,
     ResourceLink,
@@ -51,6 +52,19 @@ def resource_output(result: ReadResourceResult) -> ServerOutput:
     """Return the contents of a resource as texts and files."""
     parts = tuple(part for item in result.contents for part in _resource_parts(item))
     return ServerOutput(parts or ("[The resource is empty.]",))
+
+
+def prompt_text(result: GetPromptResult) -> str:
+    """Return a prompt as one text; of files only their types are named."""
+    lines = []
+    for message in result.messages:
+        texts = [
+            part if isinstance(part, str) else f"({part.name or 'a file'}, which cannot be shown)"
+            for part in _block_parts(message.content)
+        ]
+        text = "\n".join(texts)
+        lines.append(f"(an answer as an example)\n{text}" if message.role == "assistant" else text)
+    return "\n\n".join(filter(None, lines)).strip()
 
 
 def describe_resources(lines: Iterable[tuple[str, str, str | None]]) -> str:

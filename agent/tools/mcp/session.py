@@ -6,7 +6,7 @@ Importing this module imports the package, which is slow, so `link` does so only
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -33,6 +33,8 @@ from mcp_types import (
     InputResponses,
     LoggingLevel,
     LoggingMessageNotificationParams,
+    Prompt,
+    PromptListChangedNotification,
     ReadResourceRequest,
     ReadResourceRequestParams,
     ReadResourceResult,
@@ -52,16 +54,25 @@ from agent.tools.mcp.contract import (
     CallHooks,
     CallNotSent,
     CallOutcomeUnclear,
+    ListedPrompt,
     ListedTool,
     LoginRequired,
+    OnLoginSecrets,
+    PromptArgument,
     ServerListener,
     ServerOutput,
     SessionEnded,
+    ignore_secrets,
 )
 from agent.tools.mcp.elicitation import answer_elicitation
 from agent.tools.mcp.http_client import NOT_SENT, SESSION_ENDED, UNCLEAR, McpHttpClient
 from agent.tools.mcp.login import stored_login
-from agent.tools.mcp.results import describe_resources, resource_output, result_output
+from agent.tools.mcp.results import (
+    describe_resources,
+    prompt_text,
+    resource_output,
+    result_output,
+)
 from agent.tools.mcp.shown import describe_progress
 from agent.tools.mcp.transports import http_transport, program_transport, sse_transport
 from agent.tools.questions import AskPerson
@@ -74,6 +85,7 @@ _IDEMPOTENCY_KEY = "holdfast/idempotencyKey"
 """Field for the idempotency key in the metadata of a call."""
 
 _MAX_TOOLS = 500
+_MAX_PROMPTS = 50
 _MAX_PAGES = 100
 _MAX_RESOURCES = 200  # shown in one list
 _FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 1.0, 60.0  # between subscriptions to changes
@@ -133,6 +145,28 @@ class OfficialSession:
     def has_resources(self) -> bool:
         """See `McpSession`."""
         return self._client.server_capabilities.resources is not None
+
+    async def list_prompts(self) -> tuple[ListedPrompt, ...]:
+        """See `McpSession`."""
+        if self._client.server_capabilities.prompts is None:
+            return ()
+        listed: dict[str, ListedPrompt] = {}
+        cursor = None
+        with _translate_errors():
+            for _ in range(_MAX_PAGES):
+                page = await self._client.list_prompts(cursor=cursor)
+                for prompt in page.prompts:
+                    listed.setdefault(prompt.name, _to_listed_prompt(prompt))
+                cursor = page.next_cursor
+                if cursor is None or len(listed) >= _MAX_PROMPTS:
+                    break
+        return tuple(listed.values())[:_MAX_PROMPTS]
+
+    async def get_prompt(self, name: str, arguments: Mapping[str, str]) -> str:
+        """See `McpSession`."""
+        with _translate_errors():
+            found = await self._client.get_prompt(name, dict(arguments) or None)
+        return prompt_text(found)
 
     async def list_resources(self) -> str:
         """See `McpSession`."""
@@ -240,12 +274,20 @@ def _progress_callback(report_progress: ReportProgress) -> ProgressFnT:
 
 @contextlib.asynccontextmanager
 async def connected(
-    settings: McpSettings, listener: ServerListener, logins: Path | None = None
+    settings: McpSettings,
+    listener: ServerListener,
+    logins: Path | None = None,
+    on_secrets: OnLoginSecrets = ignore_secrets,
+    person: str = "",
 ) -> AsyncIterator[OfficialSession]:
-    """Open a session with a server; see `Connect`. `logins` is the folder of stored logins."""
+    """Open a session with a server; see `Connect`.
+
+    `logins` is the folder of stored logins, `on_secrets` gets their tokens, and `person` is the
+    person whose login is used.
+    """
 
     async def on_message(message: IncomingMessage) -> None:
-        if isinstance(message, ToolListChangedNotification):
+        if isinstance(message, ToolListChangedNotification | PromptListChangedNotification):
             listener.on_tools_changed()
 
     async def on_log(params: LoggingMessageNotificationParams) -> None:
@@ -277,7 +319,7 @@ async def connected(
             transport = program_transport(settings, listener)
             client = await opened.enter_async_context(make_client(transport))
         else:
-            auth = await stored_login(logins, settings) if logins else None
+            auth = await stored_login(logins, settings, on_secrets, person) if logins else None
             client = await _open_http_client(settings, listener, make_client, opened, auth)
         async with asyncio.TaskGroup() as group:
             watcher = group.create_task(
@@ -304,7 +346,7 @@ async def _open_http_client(
         LoginRequired: The server asks for a login.
     """
     headers = {name: value.reveal() for name, value in settings.headers.items()}
-    http = await opened.enter_async_context(McpHttpClient(settings.name, headers, auth))
+    http = await opened.enter_async_context(McpHttpClient(settings.login_command, headers, auth))
     try:
         return await opened.enter_async_context(
             make_client(http_transport(settings, listener, http))
@@ -312,7 +354,9 @@ async def _open_http_client(
     except (MCPError, ExceptionGroup) as error:
         status = http.rejection.status if http.rejection else None
         if status == httpx2.codes.UNAUTHORIZED:
-            raise LoginRequired(settings.name, _why_unauthorized(settings, auth)) from error
+            raise LoginRequired(
+                settings.login_command, _why_unauthorized(settings, auth)
+            ) from error
         if status not in _STATUSES_OF_OLDER_SERVERS:
             raise
         try:
@@ -331,20 +375,22 @@ def _why_unauthorized(settings: McpSettings, auth: httpx2.Auth | None) -> str:
 
 
 async def _watch_changes(client: Client, listener: ServerListener) -> None:
-    """Subscribe to changes of the tools, in newer protocol versions; renew a lost subscription.
+    """Subscribe to changes of tools and prompts, in newer protocol versions; renew a lost subscription.
 
     The message handler of the client receives the changes. This task only reports a possible change
     before each subscription.
     """
-    tools = client.server_capabilities.tools
-    if client.protocol_version not in MODERN_PROTOCOL_VERSIONS or not (
-        tools and tools.list_changed
-    ):
+    tools, prompts = client.server_capabilities.tools, client.server_capabilities.prompts
+    of_tools = bool(tools and tools.list_changed)
+    of_prompts = bool(prompts and prompts.list_changed)
+    if client.protocol_version not in MODERN_PROTOCOL_VERSIONS or not (of_tools or of_prompts):
         return
     pause = _FIRST_PAUSE_SECONDS
     while True:
         with contextlib.suppress(MCPError, SubscriptionLost, TimeoutError):
-            async with client.listen(tools_list_changed=True) as changes:
+            async with client.listen(
+                tools_list_changed=of_tools, prompts_list_changed=of_prompts
+            ) as changes:
                 # Changes before the subscription, also since the first list, are not announced.
                 listener.on_tools_changed()
                 async for _ in changes:
@@ -381,6 +427,21 @@ def _translate_errors() -> Iterator[None]:
     except ValidationError as error:
         msg = "its answer cannot be decoded"
         raise CallOutcomeUnclear(msg) from error
+
+
+def _to_listed_prompt(prompt: Prompt) -> ListedPrompt:
+    return ListedPrompt(
+        name=prompt.name,
+        description=prompt.description or prompt.title or "",
+        arguments=tuple(
+            PromptArgument(
+                name=argument.name,
+                description=argument.description or "",
+                required=bool(argument.required),
+            )
+            for argument in prompt.arguments or ()
+        ),
+    )
 
 
 def _to_listed_tool(tool: Tool) -> ListedTool:

@@ -56,6 +56,15 @@ def quote_instructions(server: str, text: str) -> str:
     return frame_notes(server, shorten(text.strip(), _MAX_INSTRUCTIONS_LENGTH))
 
 
+def describe_missing_login(server: str) -> str:
+    """Return the note of the system prompt about a server at which the person has no login."""
+    return (
+        f"The tools of the MCP server {server} are not available: the user has not logged in there. "
+        f"If a request needs them, tell the user to send /mcp login {server} (on Slack: !mcp login "
+        f"{server})."
+    )
+
+
 def label_argument(schema: Mapping[str, Any]) -> str:
     """Return the argument that describes a call best to people: the first required string."""
     properties = schema.get("properties")

@@ -26,7 +26,7 @@ from gateway.operate.cli.common import (
 )
 from gateway.operate.cli.found_config import confirm_found_config, remember_found_config
 from gateway.operate.mcp.client_json import ImportedServer, read_client_json
-from gateway.operate.mcp.drafts import add_server, configured_names
+from gateway.operate.setup.mcp_tables import add_server, configured_names
 from gateway.operate.setup.places import choose_target
 from gateway.operate.setup.wizard import read_draft, write_config
 from gateway.process.control_socket import NotRunning
@@ -218,6 +218,9 @@ def login(options: ConfigOptions, name: str, *, as_json: bool) -> None:
     (server,) = _select_servers(loaded.settings.mcp, [name])
     if server.url is None:
         msg = f"{name} is a program, and only servers with a url have a login."
+        raise ConfigError(msg)
+    if server.login == "person":
+        msg = f"At {name} each person logs in in a private chat, with {server.login_command}."
         raise ConfigError(msg)
     from gateway.operate.mcp.login_page import log_in_at_terminal  # noqa: PLC0415 - slow
 

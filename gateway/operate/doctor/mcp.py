@@ -19,7 +19,7 @@ def mcp_checks(context: DoctorContext) -> Iterator[Check]:
     from agent.tools.mcp.probe import PROBE_SECONDS  # noqa: PLC0415 - slow, and rarely needed
 
     for settings in context.settings.mcp:
-        if not settings.disabled:
+        if not settings.disabled and settings.login == "shared":
             yield Check(
                 "MCP servers",
                 _McpCheck(settings).run,

@@ -8,6 +8,8 @@ model          questions about the model; services: Sans-IO: services by key and
 local_servers  model servers on this machine
 checks         live checks of tokens, keys and servers
 budget         the question about the daily limit
+mcp_servers    the question about well-known MCP servers
+mcp_tables     Sans-IO: servers as tables of the configuration, with secrets in files
 draft          Sans-IO: edits the configuration and keeps comments
 places         path and mode of the configuration; files: writes all files or none
 owner          waits for the claim of the owner

@@ -40,6 +40,7 @@ class SetupQuestion(Struct, frozen=True, kw_only=True):
     missing_message: str = ""  # error for a command line without an answer
     hint: str = ""  # advice for a command line whose answer was rejected
     must_be_given: bool = False  # the command line must answer despite the default
+    is_extra: bool = False  # a command line with other answers gets the default
     is_complete: Callable[[str], bool] = _always_complete
     """Returns True once a hidden answer is complete."""
 

@@ -38,6 +38,8 @@ class FlagPrompter:
         """See `Prompter`."""
         if question.key in self._answers:
             return self._answers[question.key]
+        if question.is_extra and question.default is not None and self._answers:
+            return question.default
         if self._fallback:
             return self._fallback.ask(question)
         if question.default is None or question.must_be_given:

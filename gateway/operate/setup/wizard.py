@@ -16,6 +16,7 @@ from gateway.operate.setup.budget import ask_budget, is_supported
 from gateway.operate.setup.checks import SetupChecks
 from gateway.operate.setup.draft import ConfigDraft
 from gateway.operate.setup.files import FileTransaction
+from gateway.operate.setup.mcp_servers import ask_mcp_servers
 from gateway.operate.setup.model import ChosenModel, ModelSetup, RequestedModel, has_model
 from gateway.operate.setup.places import ConfigTarget
 
@@ -94,6 +95,7 @@ def ask_all(
     )
     if chosen and chosen[0].is_paid and is_supported():
         attempt(lambda: ask_budget(prompter, draft, chosen[0].settings))
+    attempt(lambda: ask_mcp_servers(prompter, draft, target))
     if missing:
         raise AnswerError(*missing)
     return SetupAnswers(tuple(bots), chosen[0], present.problems)

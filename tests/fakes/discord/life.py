@@ -82,6 +82,7 @@ class Life:
         self.config = DiscordConfig(token=Secret(TOKEN), base_url=discord.url)
         self.memberships = True
         self.menu: tuple[MenuEntry, ...] = MENU
+        self.prompts: tuple[MenuEntry, ...] = ()
         self.options = {"join_seconds": 0.05, "reidentify_seconds": 0.0, **options}
         self.ann = discord.world.user("Ann")
         self.guild = discord.world.guild(self.ann)
@@ -96,6 +97,7 @@ class Life:
             shelf=self.shelf,
             archive=NoArchive(),  # type: ignore[arg-type]
             commands=self.menu,
+            prompts=lambda: self.prompts,
             memberships=self.memberships,
         )
         return DiscordAdapter(self.config, given, **self.options)

@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
-from platforms.core.contract import Surroundings
+from platforms.core.contract import MenuEntry, Surroundings
 from platforms.telegram.adapter import TelegramAdapter
 from platforms.telegram.config import TelegramConfig
 from platforms.telegram.polling import PollTiming
@@ -27,6 +27,7 @@ async def telegram(
     shelf: Any = None,
     clock: Clock | None = None,
     commands: Any = (),
+    prompts: Callable[[], tuple[MenuEntry, ...]] = tuple,
     patience: float = 5.0,
     grace: float = 5.0,
     joining: float = 0.05,
@@ -41,6 +42,7 @@ async def telegram(
         shelf=shelf if shelf is not None else MemoryShelf(),
         archive=MemoryArchive(),
         commands=commands,
+        prompts=prompts,
         trouble=trouble,
         memberships=memberships,
     )

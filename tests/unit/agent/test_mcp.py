@@ -6,7 +6,7 @@ import re
 import socket
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Mapping
 from typing import Any, Literal
 
 import msgspec
@@ -35,6 +35,7 @@ from agent.tools.mcp.contract import (
     CallHooks,
     CallNotSent,
     CallOutcomeUnclear,
+    ListedPrompt,
     ListedTool,
     ServerListener,
     ServerOutput,
@@ -380,6 +381,12 @@ class Distance:
         self.asks = 0
         self._asked = asyncio.Event()
         self._called = asyncio.Event()
+
+    async def list_prompts(self) -> tuple[ListedPrompt, ...]:
+        return ()
+
+    async def get_prompt(self, name: str, arguments: Mapping[str, str]) -> str:
+        raise NotImplementedError
 
     async def called(self) -> None:
         """Wait for a call."""

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from agent.events import TurnDone, TurnEnding, VerdictName
-from agent.tools.mcp.memory import ToolChange
+from agent.tools.mcp.memory import InstructionsChange, ToolChange
 from gateway.alerts.admins import AdminAlerts, AlertState, PlatformStatus, ToolAlerts
 from gateway.delivery.view import read_body
 from gateway.notices.compose import NoticeComposer
@@ -396,3 +396,38 @@ def test_each_budget_is_reported_separately_and_not_again_by_the_next_process() 
     later.alerts.restore(book)
     assert later.spends(all=stands(900), hall=stands(1000, name="hall")) == []
     assert later.spends(all=stands(900, refused=True)) == [("pigeon:1", USED_UP)]
+
+
+def test_the_admins_are_told_once_that_a_server_needs_a_login() -> None:
+    kit = AlertKit("pigeon:1")
+    (alert,) = shown(kit.alerts.check_logins({"wiki": True, "post": False}))
+    assert alert == (
+        "pigeon:1",
+        "🔑 The MCP server wiki needs a login. !mcp login wiki sends you the link.",
+    )
+    assert kit.alerts.check_logins({"wiki": True}) == ()
+    state = kit.alerts.state
+    again = AlertKit("pigeon:1")
+    again.alerts.restore(state)
+    assert again.alerts.check_logins({}) == ()  # not known yet
+    assert again.alerts.check_logins({"wiki": True}) == ()
+    assert again.alerts.check_logins({"wiki": False}) == ()
+    assert len(again.alerts.check_logins({"wiki": True})) == 1
+
+
+def test_a_needed_login_is_reported_as_soon_as_there_is_an_admin() -> None:
+    kit = AlertKit()
+    assert kit.alerts.check_logins({"wiki": True}) == ()
+    kit.admins.append("pigeon:1")
+    assert len(kit.alerts.check_logins({"wiki": True})) == 1
+
+
+def test_the_admins_see_changed_instructions_and_how_to_accept_them() -> None:
+    kit = AlertKit("pigeon:1")
+    change = InstructionsChange("wiki (pigeon:7)", "was: “a”\nnow: “[b](http://c)”")
+    changes, reported = kit.alerts.report_instructions([change])
+    ((_, text),) = shown(changes)
+    assert "!mcp accept wiki." in text
+    assert text.endswith("was: “a”\nnow: “&#91;b](http://c)”")
+    assert reported == ("wiki (pigeon:7)",)
+    assert AlertKit().alerts.report_instructions([change]) == ((), ())

@@ -156,3 +156,11 @@ def test_the_list_names_each_server_and_its_state(machine: Machine) -> None:
     machine.done("add", "post", "post-mcp")
     (row,) = json.loads(machine.done("list", "--json"))
     assert row == {"name": "post", "address": "post-mcp", "state": "unknown"}
+
+
+def test_a_login_of_each_person_is_made_in_a_chat(machine: Machine) -> None:
+    with machine.config.open("a") as config:
+        config.write('[[mcp]]\nname = "wiki"\nurl = "http://127.0.0.1:9/mcp"\nlogin = "person"\n')
+    result = machine.run("login", "wiki")
+    assert isinstance(result.exception, ConfigError)
+    assert "each person logs in in a private chat, with /mcp login wiki" in str(result.exception)

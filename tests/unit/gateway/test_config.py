@@ -525,6 +525,14 @@ def test_errors_in_a_file_are_reported_with_line_and_key(
             "[platforms.pigeon]\ntoken='x'\nmode='walk'",
             'F:3: platforms.pigeon.mode is "walk", which needs address as well',
         ),
+        (
+            "[[mcp]]\nname='a'\ncommand='c'\nlogin='person'",
+            "F:4: mcp[0].login has no effect without url",
+        ),
+        (
+            "[[mcp]]\nname='a'\nurl='u'\nlogin='person'\noauth={grant='client_credentials', client_id='c', client_secret='d'}",
+            "F:4: mcp[0].login cannot be combined with oauth.grant = client_credentials",
+        ),
     ],
 )
 def test_conflicting_keys_are_errors(write: Write, text: str, expected: str) -> None:

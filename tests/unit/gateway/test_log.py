@@ -335,3 +335,22 @@ def test_a_text_line_has_no_control_characters(stream: io.StringIO, ending: str)
     assert not set("\x1b\x07\u202e\u2028\x85\r") & set(text)
     assert "said ␛]52;c;YQ==␇ x\\" in text.splitlines()[0]
     assert "␛[31mred" in text
+
+
+def test_of_a_header_with_credentials_the_credentials_alone_are_masked() -> None:
+    redactor = Redactor([Secret("Bearer plainwords"), Secret("token  another"), Secret("Basic")])
+    assert (
+        redactor.redact("sent plainwords and another, Basic too") == "sent *** and ***, Basic too"
+    )
+
+
+def test_changing_secrets_are_masked_with_the_last_ones_and_do_not_pile_up() -> None:
+    redactor = Redactor([Secret("fixed-secret")])
+    for number in range(100):
+        redactor.set_changing("wiki", (f"access-{number}", f"refresh-{number}"))
+        redactor.set_changing("wiki", (f"access-{number}", f"refresh-{number}"))  # read again
+    redactor.set_changing("post", ("access-of-post",))
+    redactor.set_changing("post", ())  # a login that is gone
+    text = "fixed-secret access-99 refresh-98 access-of-post access-1!"
+    assert redactor.redact(text) == "*** *** *** *** access-1!"
+    assert len(redactor.values) < 12

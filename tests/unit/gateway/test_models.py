@@ -135,7 +135,7 @@ async def test_names_of_tools_that_a_turn_cannot_call_are_reserved(tmp_path: Pat
         await open_targets(settings),
         clock=SystemClock(),
         tools=BUILT_IN,
-        external=ExternalTools(reserved_names=lambda: {"pay"}),
+        external=ExternalTools(reserved_names=lambda _person: {"pay"}),
     )
     tools = models.turn_setting(KEY, "p").tools
     assert "read_file" not in tools.by_name

@@ -190,3 +190,23 @@ def test_commands_are_distinguished_from_other_texts(
     text: str, command: ParsedCommand | UnknownCommand | None
 ) -> None:
     assert parse_command(text, KNOWN) == command
+
+
+@pytest.mark.parametrize(
+    ("text", "is_login"),
+    [
+        ("http://127.0.0.1:41231/callback?code=abc&state=xyz", True),
+        (" http://localhost/callback?state=xyz&code=abc\n", True),
+        ("http://[::1]:8/callback?error=access_denied&state=x", True),
+        ("http://127.0.0.1:8/callback?barcode=abc", False),
+        ("http://example.org/callback?code=abc", False),
+        ("look: http://127.0.0.1:8/callback?code=abc", False),
+        ("http://127.0.0.1:8/callback?code=abc what is this?", False),
+    ],
+)
+def test_the_end_of_a_login_is_a_command_so_that_its_code_never_reaches_the_model(
+    text: str, *, is_login: bool
+) -> None:
+    expected = ParsedCommand("mcp", f"pasted {text.strip()}") if is_login else None
+    assert parse_command(text, {"mcp"}) == expected
+    assert parse_command(text, {"stop"}) is None

@@ -144,7 +144,7 @@ async def side_request_kit(
             home,
             await open_targets(used),
             clock=clock,
-            external=ExternalTools(tools=mcp_tools),
+            external=ExternalTools(tools=lambda _person: mcp_tools()),
             choice_for=choices.get,
         )
 

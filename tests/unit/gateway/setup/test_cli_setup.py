@@ -21,6 +21,7 @@ def give(folder: Path, *words: str, said: str = "", **environ: str) -> Result:
     """Run the command with no other variables than `environ`."""
     given: dict[str, str | None] = {
         "HOME": str(folder),
+        "PATH": str(folder / "programs"),  # without npx, so that servers of it are not offered
         "HOLDFAST_HOME": str(folder / "state"),
         "HOLDFAST_CONFIG": str(folder / "holdfast.toml"),
         "CREDENTIALS_DIRECTORY": str(

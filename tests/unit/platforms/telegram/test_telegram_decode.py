@@ -21,7 +21,7 @@ from platforms.telegram.payloads import read_update
 
 ME = TelegramBot(7, "Our_Bot")
 READER = UpdateDecoder(
-    platform="telegram", account="", bot=ME, commands=frozenset({"stop", "status"})
+    platform="telegram", account="", bot=ME, commands=lambda: frozenset({"stop", "status"})
 )
 ADA = {"id": 1001, "is_bot": False, "first_name": "Ada", "last_name": "L."}
 PRIVATE = {"id": 1001, "type": "private", "first_name": "Ada"}

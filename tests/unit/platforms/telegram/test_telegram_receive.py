@@ -600,6 +600,25 @@ async def test_the_command_menu_is_published_only_when_it_changed(
     assert len(server.called("setMyCommands")) == 2
 
 
+async def test_commands_that_come_while_it_runs_are_shown_and_understood_in_groups(
+    server: TelegramServer, inbox: Inbox
+) -> None:
+    later: list[MenuEntry] = []
+    async with (
+        telegram(
+            server, commands=(MenuEntry("stop", "stops"),), prompts=lambda: tuple(later)
+        ) as adapter,
+        running(adapter, inbox),
+    ):
+        later.append(MenuEntry("digest", "Digest a text. (post)", "TEXT", aliases=("post_digest",)))
+        await adapter.refresh_menu()
+        server.say(GROUP, "/digest a text")
+        (event,) = await inbox.wait(1)
+    assert server.commands["default"] == ["stop", "digest"]
+    assert isinstance(event, InboundMessage)
+    assert event.addressed
+
+
 # --- files -------------------------------------------------------------------------------------
 
 
