@@ -93,7 +93,9 @@ def _uv() -> tuple[Path, dict[str, str]]:
     found = dict(re.findall(r"^(?:global|:env:)\.([\w-]+)='(.*)'$", said, re.MULTILINE))
     names = {"index-url": "UV_DEFAULT_INDEX", "extra-index-url": "UV_INDEX"}
     names["find-links"] = "UV_FIND_LINKS"
-    return tools / "bin/uv", {each: found[key] for key, each in names.items() if key in found}
+    env = {each: found[key] for key, each in names.items() if key in found}
+    # As pip does, uv shall choose between the versions of all configured registries.
+    return tools / "bin/uv", env | {"UV_INDEX_STRATEGY": "unsafe-best-match"}
 
 
 def python_program(name: str, *packages: str) -> Path:
