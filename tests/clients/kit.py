@@ -10,6 +10,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -96,6 +97,14 @@ def _uv() -> tuple[Path, dict[str, str]]:
     env = {each: found[key] for key, each in names.items() if key in found}
     # As pip does, uv shall choose between the versions of all configured registries.
     return tools / "bin/uv", env | {"UV_INDEX_STRATEGY": "unsafe-best-match"}
+
+
+def free_port() -> int:
+    """Return a port of loopback that is free now, for a program that cannot choose one itself."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port
 
 
 def python_program(name: str, *packages: str) -> Path:

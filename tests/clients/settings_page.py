@@ -48,3 +48,10 @@ def write_files(heading: str, folder: Path, daemon: Daemon) -> Path:
         if each.file:
             (folder / each.file).write_text(filled(each.text, daemon), encoding="utf-8")
     return folder
+
+
+def command_line(heading: str, program: str, more: str = "") -> list[str]:
+    """Return the section's commands that end with this program, with more arguments, for bash."""
+    text = documented(heading, f"\n{program}").strip()
+    assert text.rpartition("\n")[2].startswith(program), text
+    return ["bash", "-c", f"{text} {more}"]
