@@ -55,3 +55,10 @@ def command_line(heading: str, program: str, more: str = "") -> list[str]:
     text = documented(heading, f"\n{program}").strip()
     assert text.rpartition("\n")[2].startswith(program), text
     return ["bash", "-c", f"{text} {more}"]
+
+
+async def guest_key(daemon: Daemon) -> str:
+    """Add a guest's key by the command of the page, and return it."""
+    line = next(each.text for each in PAGE.blocks if "--role guest" in each.text)
+    said = await daemon.run(*line.split()[1:])
+    return next(word for word in said.split() if word.startswith("hf-"))

@@ -174,7 +174,9 @@ async def test_tools_of_the_agent_run_beside_builtin_tools(site: Site) -> None:
         await shows(page, "Both clocks agree.")
     _, last = site.about("Both tools, please")
     given = [each["content"] for each in last.messages if each["role"] == "tool"]
-    assert len(given) == 3
+    assert [each["role"] for each in last.messages[-3:]] == ["assistant", "tool", "tool"]
+    assert '"current_timestamp"' in given[0]
+    assert "(UTC+0000)" in given[1]
 
 
 async def test_stop_closes_the_connection_of_the_model(site: Site) -> None:
