@@ -27,6 +27,12 @@ SCRIPTS = Path(__file__).parent / "programs"
 INSTALL_SECONDS = 900.0
 NODE = "node@24"
 
+_LOOPBACK_ONLY = {
+    **{f"{name}_PROXY": "http://127.0.0.1:9" for name in ("HTTP", "HTTPS", "ALL")},
+    "NO_PROXY": "127.0.0.1,localhost",
+}
+"""Variables that send requests to other machines to a proxy that does not exist."""
+
 _OWN = ("HOLDFAST", "OPENAI", "ANTHROPIC", "NOTIFY", "VIRTUAL_ENV", "PYTHON")
 _PROBLEM_LINES = 5
 
@@ -194,7 +200,7 @@ class Started:
         self, *command: str | Path, env: Mapping[str, str] | None = None, cwd: Path | None = None
     ) -> None:
         self._command = [str(each) for each in command]
-        self._env = clean_environment(env)
+        self._env = clean_environment(_LOOPBACK_ONLY | dict(env or {}))
         self._cwd = cwd
 
     async def __aenter__(self) -> Program:
@@ -230,7 +236,7 @@ async def run(
     """Run a program to its end; after the seconds it is killed with its children."""
     process = await asyncio.create_subprocess_exec(
         *(str(each) for each in command),
-        env=clean_environment(env),
+        env=clean_environment(_LOOPBACK_ONLY | dict(env or {})),
         cwd=cwd,
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
