@@ -31,10 +31,14 @@ def answer(request: Request) -> Script:
     return ok(f"The greeting is polite now.\n\n{_PROGRAM}\n```\n{_AFTER}```\n")
 
 
+def write(file: Path) -> None:
+    file.parent.mkdir()
+    file.write_text(_BEFORE)
+
+
 async def repository(folder: Path) -> Path:
     """Make a repository with one file."""
-    folder.mkdir()
-    (folder / _PROGRAM).write_text(_BEFORE)
+    write(folder / _PROGRAM)
     for words in (
         ("init", "-q"),
         ("config", "user.name", "Ada"),

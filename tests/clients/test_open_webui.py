@@ -24,8 +24,10 @@ _START_SECONDS = 300.0
 _WAIT_MS = 60_000
 _OWN_TOOL = "get_current_timestamp"  # one of Open WebUI's built-in tools
 _AGENT_TOOL = "current_time"
-_EXTRAS = {"title": "About greetings", "tags": ["greeting"], "follow_ups": ["And then?"]}
+_TITLE = "About greetings"
+_EXTRAS = {"title": _TITLE, "tags": ["greeting"], "follow_ups": ["And then?"]}
 _TASK = "### Task:"
+_HALF = "One, two"
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -44,7 +46,7 @@ class Site(msgspec.Struct, kw_only=True):
         page = await self.browser.new_page(viewport={"width": 1200, "height": 800})
         page.set_default_timeout(_WAIT_MS)
         notes = page.get_by_role("button", name="Okay, Let's Go!")
-        await page.add_locator_handler(notes, lambda: notes.click())
+        await page.add_locator_handler(notes, notes.click)
         await page.goto(self.url)
         try:
             yield page
@@ -59,6 +61,8 @@ class Site(msgspec.Struct, kw_only=True):
 def answer(request: Request) -> Script:
     """Answer as a model would; the first words of the last message choose the case."""
     said = next(text_of(each) for each in request["messages"][::-1] if each["role"] == "user")
+    if any(text_of(each) == _HALF for each in request["messages"]):
+        return ok(", three, four.")
     match said.partition(",")[0]:
         case task if task.startswith(_TASK):
             return ok(json.dumps(_EXTRAS))
@@ -76,6 +80,8 @@ def answer(request: Request) -> Script:
             return ok("Both clocks agree.")
         case "Agent tool":
             return plausible(tools={_AGENT_TOOL: {}})(request)
+        case "Count":
+            return ok(_HALF)
         case _:
             return 'H T"Hello " T"from **afar**." F stop U D EOF'
 
@@ -145,10 +151,10 @@ async def test_the_first_message_is_answered_with_its_builtin_tools_on(site: Sit
 async def test_the_title_is_written_by_the_model_alone(site: Site) -> None:
     async with site.page() as page:
         await say(page, "Good evening!")
-        await expect(page).to_have_title(re.compile(_EXTRAS["title"][0:5]), timeout=_WAIT_MS)
+        await expect(page).to_have_title(re.compile(_TITLE), timeout=_WAIT_MS)
         await shows(page, "And then?")
     tasks = [each for each in site.model.requests if each.last_user_text.startswith(_TASK)]
-    assert len(tasks) >= 3
+    assert len(tasks) >= 2
     (chat, *_) = site.about("Good evening!")
     for each in tasks:
         assert each.tools == {}
@@ -191,6 +197,26 @@ async def test_stop_closes_the_connection_of_the_model(site: Site) -> None:
         await shows(page, "Hello from afar.")
         await shows(page, "Once upon a time")
     assert asked.left
+
+
+async def test_an_answer_is_written_again(site: Site) -> None:
+    async with site.page() as page:
+        await say(page, "Once more!")
+        await shows(page, "Hello from afar.")
+        await page.get_by_role("button", name="Regenerate").click()
+        await page.get_by_role("button", name="Try Again").click()
+        await shows(page, "2/2")
+        await shows(page, "Hello from afar.")
+    for each in site.about("Once more!"):
+        assert [message["role"] for message in each.messages] == ["user"]
+
+
+async def test_an_answer_is_continued(site: Site) -> None:
+    async with site.page() as page:
+        await say(page, "Count, please")
+        await shows(page, "One, two")
+        await page.get_by_role("button", name="Continue Response").click()
+        await shows(page, "One, two, three, four.")
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,9 @@ async def test_shellgpt_answers_a_prompt(tmp_path: Path) -> None:
 
 async def test_gptme_runs_its_own_tool(tmp_path: Path) -> None:
     programs = python_program("gptme", "gptme==0.35.1")
-    handler = plausible(tools={"shell": {"command": "echo $((21 * 2)) > doubled.txt"}, "complete": {}})
+    handler = plausible(
+        tools={"shell": {"command": "echo $((21 * 2)) > doubled.txt"}, "complete": {}}
+    )
     work = tmp_path / "work"
     work.mkdir()
     async with ModelServer(handler) as model, daemon_for(tmp_path / "home", model) as daemon:

@@ -6,6 +6,7 @@ Every fenced block declares its language:
     toml        a part of a configuration; it has to load
     python      a program; it is run
     json        has to be valid JSON
+    yaml        not checked here: a file of another program, used by `make clients`
     ini, text   not checked: a drop-in of systemd, or output
 
 A block whose first line is a comment with only a file name (`# parrot.py`) is written to that file, so
@@ -21,7 +22,7 @@ from pathlib import Path
 import msgspec
 
 ROOT = Path(__file__).parents[2]
-LANGUAGES = frozenset({"sh", "toml", "python", "json", "ini", "text"})
+LANGUAGES = frozenset({"sh", "toml", "python", "json", "yaml", "ini", "text"})
 
 _FENCE = re.compile(r"^(?P<indent> *)(?P<mark>```+)(?P<language>.*)$")
 _SPAN = re.compile(r"(?<!`)`([^`]+)`(?!`)")

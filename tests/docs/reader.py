@@ -51,6 +51,10 @@ NOT_RUN: tuple[tuple[str, str], ...] = (
     (r"rm -rf? (?!~/\.(local/share|config)/holdfast$)", "would remove files of this machine"),
     (r"python -m tests\.", "takes minutes, and needs an idle machine"),
     (r"(\S*/)?pip install (?!--editable \.$)", "downloads packages"),
+    (
+        r"(aider|gptme|llm|open-webui|sgpt) ",
+        "is a program of others; `make clients` installs it and runs the command",
+    ),
     (r"(ssh|scp|rsync) ", "needs a second machine"),
     (r"(install|useradd|chown|mkdir -m 700 deploy)\b", "changes the machine"),
 )

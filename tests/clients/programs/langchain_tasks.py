@@ -53,9 +53,9 @@ TASKS = {
         chunk.text for chunk in responses().stream("Hello") if chunk.text
     ),
     "responses_tools": lambda: tools(responses()),
-    "responses_json_schema": lambda: responses()
-    .with_structured_output(City)
-    .invoke("The largest city of Spain?"),
+    "responses_json_schema": lambda: (
+        responses().with_structured_output(City).invoke("The largest city of Spain?")
+    ),
 }
 
 print(TASKS[sys.argv[1]]())

@@ -27,9 +27,7 @@ def tool() -> str:
     messages = [{"role": "user", "content": "Double 21."}]
     tools = [{"type": "function", "function": DOUBLE}]
     while True:
-        message = (
-            litellm.completion(messages=messages, tools=tools, **SETTINGS).choices[0].message
-        )
+        message = litellm.completion(messages=messages, tools=tools, **SETTINGS).choices[0].message
         if not message.tool_calls:
             return message.content
         messages.append(message)

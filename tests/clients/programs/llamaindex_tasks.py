@@ -33,9 +33,7 @@ def legacy() -> OpenAILike:
 
 
 def tools() -> str:
-    return str(
-        model.predict_and_call([FunctionTool.from_defaults(double)], user_msg="Double 21.")
-    )
+    return str(model.predict_and_call([FunctionTool.from_defaults(double)], user_msg="Double 21."))
 
 
 def structured() -> City:
@@ -54,9 +52,9 @@ TASKS = {
     "structured": structured,
     "legacy": lambda: legacy().complete("Hello").text,
     "legacy_stream": lambda: "|".join(each.delta for each in legacy().stream_complete("Hello")),
-    "legacy_chat": lambda: legacy()
-    .chat([ChatMessage(role="user", content="Hello")])
-    .message.content,
+    "legacy_chat": lambda: (
+        legacy().chat([ChatMessage(role="user", content="Hello")]).message.content
+    ),
 }
 
 print(TASKS[sys.argv[1]]())

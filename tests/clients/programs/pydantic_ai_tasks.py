@@ -35,17 +35,17 @@ TASKS = {
     "stream": lambda: asyncio.run(streamed()),
     "tool": lambda: Agent(model, tools=[double]).run_sync("Double 21.").output,
     "output_type": lambda: Agent(model, output_type=City).run_sync(QUESTION).output,
-    "tool_and_output_type": lambda: Agent(model, tools=[double], output_type=City)
-    .run_sync(QUESTION)
-    .output,
+    "tool_and_output_type": lambda: (
+        Agent(model, tools=[double], output_type=City).run_sync(QUESTION).output
+    ),
     "native": lambda: Agent(model, output_type=NativeOutput(City)).run_sync(QUESTION).output,
     "prompted": lambda: Agent(model, output_type=PromptedOutput(City)).run_sync(QUESTION).output,
     "responses": lambda: Agent(responses()).run_sync("Hello").output,
     "responses_tool": lambda: Agent(responses(), tools=[double]).run_sync("Double 21.").output,
     "responses_output_type": lambda: Agent(responses(), output_type=City).run_sync(QUESTION).output,
-    "responses_native": lambda: Agent(responses(), output_type=NativeOutput(City))
-    .run_sync(QUESTION)
-    .output,
+    "responses_native": lambda: (
+        Agent(responses(), output_type=NativeOutput(City)).run_sync(QUESTION).output
+    ),
 }
 
 print(TASKS[sys.argv[1]]())
