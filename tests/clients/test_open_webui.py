@@ -86,25 +86,31 @@ def answer(request: Request) -> Script:
             return 'H T"Hello " T"from **afar**." F stop U D EOF'
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
+@contextlib.asynccontextmanager
+async def started(folder: Path, **more: str) -> AsyncIterator[Site]:
+    """Start Open WebUI by the command of the page, a daemon and a model."""
     if not HAVE_CHROMIUM:
         pytest.skip("chromium is not installed")
     programs = python_program("open-webui", "open-webui==0.12.4")
-    folder = tmp_path_factory.mktemp("open-webui")
     port = free_port()
     start = command_line("Open WebUI", "open-webui serve", f"--host 127.0.0.1 --port {port}")
     async with (
         ModelServer(answer) as model,
         daemon_for(folder / "home", model) as daemon,
         async_playwright() as playwright,
-        Started(*start, env=environment(daemon, programs, folder), cwd=folder) as program,
+        Started(*start, env=environment(daemon, programs, folder) | more, cwd=folder) as program,
     ):
         url = f"http://127.0.0.1:{port}/"
         await answers(program)
         browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
         yield Site(url=url, browser=browser, daemon=daemon, model=model)
         await browser.close()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
+    async with started(tmp_path_factory.mktemp("open-webui")) as site:
+        yield site
 
 
 def environment(daemon: Daemon, programs: Path, folder: Path) -> dict[str, str]:
@@ -242,3 +248,22 @@ async def test_user_and_chat_are_shown_by_why(site: Site) -> None:
     (session,) = [each["id"] for each in listed if each["title"] == "Who am I?"]
     said = await site.daemon.run("why", session)
     assert re.search(rf"user [\w-]+, chat {chat}, as the client says", said), said
+
+
+async def test_chats_work_with_the_api_type_responses(tmp_path: Path) -> None:
+    kind = json.dumps({"0": {"enable": True, "api_type": "responses"}})
+    async with started(tmp_path, OPENAI_API_CONFIGS=kind) as site, site.page() as page:
+        await say(page, "Your tool, please")
+        await shows(page, 'The result is {"current_timestamp":')
+        await expect(page).to_have_title(re.compile(_TITLE), timeout=_WAIT_MS)
+        await say(page, "Agent tool, please")
+        await shows(page, "The result is")
+        await say(page, "Slowly, please")
+        await shows(page, "Once upon a time")
+        (asked,) = site.about("Slowly, please")
+        await page.get_by_role("button", name="Stop").click()
+        await asked.closed.wait()
+        await say(page, "Refused, please")
+        await shows(page, "the model service rejected the API key")
+        listed = json.loads(await site.daemon.run("sessions", "list", "--json"))
+    assert len(listed) >= 4
