@@ -12,6 +12,7 @@ import pytest_asyncio
 from playwright.async_api import Browser, Page, async_playwright, expect
 
 from tests.clients.kit import Program, Started, free_port, python_program
+from tests.clients.relay import Relay
 from tests.clients.scripted import Request, plausible, text_of
 from tests.clients.settings_page import command_line, exported
 from tests.e2e.api_kit import daemon_for
@@ -39,6 +40,7 @@ class Site(msgspec.Struct, kw_only=True):
     browser: Browser
     daemon: Daemon
     model: ModelServer
+    relay: Relay
 
     @contextlib.asynccontextmanager
     async def page(self) -> AsyncIterator[Page]:
@@ -97,13 +99,16 @@ async def started(folder: Path, **more: str) -> AsyncIterator[Site]:
     async with (
         ModelServer(answer) as model,
         daemon_for(folder / "home", model) as daemon,
+        Relay(daemon.url).listening() as relay,
         async_playwright() as playwright,
-        Started(*start, env=environment(daemon, programs, folder) | more, cwd=folder) as program,
+        Started(
+            *start, env=environment(relay, daemon, programs, folder) | more, cwd=folder
+        ) as program,
     ):
         url = f"http://127.0.0.1:{port}/"
         await answers(program)
         browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
-        yield Site(url=url, browser=browser, daemon=daemon, model=model)
+        yield Site(url=url, browser=browser, daemon=daemon, model=model, relay=relay)
         await browser.close()
 
 
@@ -113,10 +118,11 @@ async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
         yield site
 
 
-def environment(daemon: Daemon, programs: Path, folder: Path) -> dict[str, str]:
+def environment(relay: Relay, daemon: Daemon, programs: Path, folder: Path) -> dict[str, str]:
     """Return the variables of a machine without network, with one person who needs no password."""
     return {
         **exported(daemon),
+        "GATEWAY_URL": f"{relay.url}/v1",
         "DATA_DIR": str(folder / "data"),
         "HOME": str(folder),
         "OFFLINE_MODE": "true",
@@ -265,5 +271,4 @@ async def test_chats_work_with_the_api_type_responses(tmp_path: Path) -> None:
         await asked.closed.wait()
         await say(page, "Refused, please")
         await shows(page, "the model service rejected the API key")
-        listed = json.loads(await site.daemon.run("sessions", "list", "--json"))
-    assert len(listed) >= 4
+    assert {each.removeprefix("/v1/") for each in site.relay.paths} == {"models", "responses"}

@@ -14,11 +14,6 @@ class Capital(dspy.Signature):
     people: int = dspy.OutputField()
 
 
-def double(number: int) -> int:
-    """Double a number."""
-    return number * 2
-
-
 def predict() -> str:
     found = dspy.Predict(Capital)(country="Spain")
     return f"{found.city} {found.people}"
@@ -29,11 +24,7 @@ def json() -> str:
         return predict()
 
 
-def react() -> str:
-    return dspy.ReAct("question -> answer", tools=[double])(question="Double 21.").answer
-
-
-TASKS = {"predict": predict, "json": json, "react": react}
+TASKS = {"predict": predict, "json": json}
 
 assert dspy_model
 print(TASKS[sys.argv[1]]())

@@ -4,6 +4,7 @@ import json
 import sys
 
 import litellm
+import openai
 from litellm_settings import SETTINGS
 
 HELLO = [{"role": "user", "content": "Hello"}]
@@ -47,8 +48,10 @@ def responses_streamed() -> str:
 
 def rejected() -> str:
     try:
-        litellm.completion(messages=HELLO, **SETTINGS)
-    except litellm.exceptions.OpenAIError as error:
+        litellm.completion(
+            messages=[{"role": "user", "content": sys.argv[2]}], max_retries=0, **SETTINGS
+        )
+    except openai.APIError as error:  # LiteLLM's errors are subclasses
         return f"{type(error).__name__}: {error}"
     return "no error"
 
