@@ -72,3 +72,14 @@ async def test_aider_edits_a_file_and_commits_it(aider: Path, tmp_path: Path, mo
     assert "The greeting is polite now." in ended.out
     assert [each.tools for each in model.requests] == [{}, {}]
     assert any(_BEFORE in each["content"] for each in model.requests[0].messages)
+
+
+async def test_aider_recognizes_a_conversation_that_is_too_long(
+    aider: Path, tmp_path: Path
+) -> None:
+    refusal = 'S400"This model\'s maximum context length is 8192 tokens."'
+    async with ModelServer(lambda _: refusal) as model, daemon_for(tmp_path / "home", model) as d:
+        folder = await repository(tmp_path / "work")
+        ended = await edit(aider, d, folder, _QUIET)
+    assert "has hit a token limit!" in ended.out, ended.all
+    assert (folder / _PROGRAM).read_text() == _BEFORE
