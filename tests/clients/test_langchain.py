@@ -7,7 +7,8 @@ import pytest_asyncio
 
 from tests.clients.kit import python_program
 from tests.clients.library import Library, library
-from tests.clients.scripted import plausible
+from tests.clients.scripted import Request, plausible, text_of
+from tests.fakes.model_script import Script
 
 MADRID = {"name": "Madrid", "people": 3400000}
 CITY = "name='Madrid' people=3400000"
@@ -15,12 +16,21 @@ CITY = "name='Madrid' people=3400000"
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
+_PLAUSIBLE = plausible(tools={"double": {"number": 21}, "City": MADRID}, document=MADRID)
+
+
+def answer(request: Request) -> Script:
+    """Answer as a model would, or refuse a conversation as too long."""
+    if text_of(request["messages"][-1]) == "Too long":
+        return 'S400"This model\'s maximum context length is 8192 tokens."'
+    return _PLAUSIBLE(request)
+
+
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def langchain(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Library]:
     python = python_program("langchain", "langchain-openai==1.7.3") / "python"
-    handler = plausible(tools={"double": {"number": 21}, "City": MADRID}, document=MADRID)
     folder = tmp_path_factory.mktemp("langchain")
-    async with library(folder, python, "langchain_tasks.py", "LangChain", handler) as opened:
+    async with library(folder, python, "langchain_tasks.py", "LangChain", answer) as opened:
         yield opened
 
 
@@ -57,3 +67,8 @@ async def test_structured_output_is_a_call_with_function_calling(langchain: Libr
     assert await langchain.answer("function_calling") == CITY
     (only,) = langchain.asked
     assert list(only.tools) == ["City"]
+
+
+@pytest.mark.parametrize("task", ["error", "responses_error"])
+async def test_a_conversation_that_is_too_long_is_recognized(langchain: Library, task: str) -> None:
+    assert "ContextOverflowError" in await langchain.answer(task)

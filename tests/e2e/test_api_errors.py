@@ -64,7 +64,7 @@ async def test_the_sentence_of_the_service_reaches_the_client(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    "words", ["exceeds the context window", "is longer than the model's context length"]
+    "words", ["exceeds the context window", "Input tokens exceed the configured limit"]
 )
 async def test_a_conversation_that_is_too_long_is_named_by_the_words_that_libraries_search(
     tmp_path: Path, words: str

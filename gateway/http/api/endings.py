@@ -24,9 +24,10 @@ from sessions.values.notices import NoticeId
 FinishReason = Literal["stop", "length", "tool_calls", "content_filter", "error"]
 
 _DECLINED_NOTICE, _THOUGHT_TOO_LONG_NOTICE = NoticeId.DECLINED, NoticeId.REASONING_USED_UP
-# Libraries that shorten a conversation search the message for one of these phrases.
+# Libraries that shorten a conversation search the message for one of the two clauses.
 _TOO_LONG = (
-    "the conversation exceeds the context window (it is longer than the model's context length)"
+    "the conversation exceeds the context window of the model. "
+    "Input tokens exceed the configured limit"
 )
 _DEFAULT_WAIT_SECONDS = 10  # after a rate limit of a service that names no time
 QUEUE_FULL = HttpFailure(

@@ -2,6 +2,7 @@
 
 import sys
 
+import openai
 from langchain_core.messages import HumanMessage
 from langchain_core.tools import tool
 from langchain_model import model
@@ -36,6 +37,13 @@ def structured(method: str):
     return model.with_structured_output(City, method=method).invoke("The largest city of Spain?")
 
 
+def error(chat) -> str:
+    try:
+        return chat.invoke("Too long").text
+    except openai.APIError as failed:
+        return type(failed).__name__
+
+
 def responses():
     return model.model_copy(update={"use_responses_api": True})
 
@@ -45,6 +53,8 @@ TASKS = {
     "stream": lambda: "|".join(chunk.text for chunk in model.stream("Hello") if chunk.text),
     "usage": lambda: model.invoke("Hello").usage_metadata["total_tokens"],
     "tools": lambda: tools(model),
+    "error": lambda: error(model),
+    "responses_error": lambda: error(responses()),
     "json_schema": lambda: structured("json_schema"),
     "function_calling": lambda: structured("function_calling"),
     "json_mode": lambda: structured("json_mode"),
