@@ -56,7 +56,6 @@ async def proxy(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Proxy
     port = free_port()
     env = {
         "HOME": str(folder),
-        "LITELLM_LOCAL_MODEL_COST_MAP": "True",
         "PATH": f"{programs}:/usr/bin:/bin",
     }
     async with ModelServer(answer) as model:

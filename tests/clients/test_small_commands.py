@@ -12,7 +12,11 @@ from tests.fakes.model_server import ModelServer
 async def test_shellgpt_answers_a_prompt(tmp_path: Path) -> None:
     programs = python_program("shell-gpt", "shell-gpt==1.5.1", "click")  # it forgets click
     async with ModelServer(plausible()) as model, daemon_for(tmp_path / "home", model) as daemon:
-        env = exported(daemon) | {"HOME": str(tmp_path), "PATH": f"{programs}:/usr/bin:/bin"}
+        env = exported(daemon) | {
+            "HOME": str(tmp_path),
+            "PATH": f"{programs}:/usr/bin:/bin",
+            "TMPDIR": str(tmp_path),  # it keeps answers there
+        }
         ended = await run(*command_line("ShellGPT", "sgpt"), env=env, cwd=tmp_path)
     assert "Hello from afar." in ended.out, ended.all
     assert "Good morning!" in model.requests[0].last_user_text
