@@ -23,6 +23,7 @@ model_list:
   - model_name: scripted
     litellm_params: {{model: openai/scripted, api_base: "{url}", api_key: none}}
 litellm_settings: {{num_retries: 0}}
+router_settings: {{disable_cooldowns: true}}
 general_settings: {{dangerously_permit_weak_or_unset_master_key: true}}
 """
 _TOO_LONG = "This model's maximum context length is 8192 tokens."
