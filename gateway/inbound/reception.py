@@ -26,6 +26,7 @@ from gateway.inbound.decisions import InboxDecision
 from gateway.inbound.rate_limit import MessageRateLimit, RefusalNotices
 from gateway.inbound.reactions import MessageReactions
 from gateway.inbound.reader import InboxReader, is_message_command, origin_of, read_event
+from gateway.inbound.request_options import decode_options
 from gateway.settings import Settings
 from platforms.core.contract import (
     Accepted,
@@ -159,13 +160,15 @@ class Reception:
         """Accept a request from a program; the outcome is returned instead of sent as a notice.
 
         Returns the row under which the request is stored; for a repeated request, the earlier row.
+        The result of a call that the model made is not counted as a message.
         """
         policy = self._rules.policy()
         allowed = decide_access(policy, event)
         if not isinstance(allowed, Allowed):
             return MessageRejected()
         limits = self._rules.message_limits(allowed.principal, requester)
-        full = self._rate_limit.try_acquire_all(limits, self._clock.now())
+        counted = {} if decode_options(event.wishes).continues_call else limits
+        full = self._rate_limit.try_acquire_all(counted, self._clock.now())
         if full is not None:
             return MessageRejected(limits[full])
         entry = self._make_entry(event, InboxState.WAITING, allowed.role.name.lower())

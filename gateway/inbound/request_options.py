@@ -55,6 +55,11 @@ class RequestOptions(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=Tr
         """True unless the request is one of a guest."""
         return self.requester is None or self.requester.role is not KeyRole.GUEST
 
+    @property
+    def continues_call(self) -> bool:
+        """True if the request brings the result of a call that its conversation waits for."""
+        return bool(self.after and self.tool_call_id)
+
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(RequestOptions).decode

@@ -30,6 +30,7 @@ NODE = "node@24"
 _LOOPBACK_ONLY = {
     **{f"{name}_PROXY": "http://127.0.0.1:9" for name in ("HTTP", "HTTPS", "ALL")},
     "NO_PROXY": "127.0.0.1,localhost",
+    "LITELLM_LOCAL_MODEL_COST_MAP": "True",  # otherwise LiteLLM tries three times to fetch it
 }
 """Variables that send requests to other machines to a proxy that does not exist."""
 

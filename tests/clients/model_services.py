@@ -3,7 +3,6 @@
 import contextlib
 import json
 import re
-import socket
 import tomllib
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
@@ -137,10 +136,3 @@ def documented(section: str, provider: str, address: str) -> list[str]:
     path = "" if provider == "anthropic" else re.sub(r"^http://[^/]+", "", shown["base_url"])
     real = shown | {"provider": provider, "base_url": address + path}
     return [f"model.{name}={json.dumps(value)}" for name, value in real.items()]
-
-
-def free_port() -> int:
-    """Return a port of loopback that is free now."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])

@@ -10,8 +10,8 @@ from typing import Any
 import aiohttp
 import pytest
 
-from tests.clients.kit import Started, node_program
-from tests.clients.model_services import DIALECTS, free_port, gateway_for, model_settings
+from tests.clients.kit import Started, free_port, node_program
+from tests.clients.model_services import DIALECTS, gateway_for, model_settings
 
 STORY = (
     "This is a long story about a lighthouse, a fox and a very patient whale, which all met one"

@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 
-from tests.clients.kit import SCRIPTS, Started, python_program
+from tests.clients.kit import SCRIPTS, Started, free_port, python_program
 from tests.clients.model_services import (
     DIALECTS,
     Api,
     documented,
-    free_port,
     gateway_for,
 )
 

@@ -5,7 +5,6 @@ import base64
 import contextlib
 import json
 import re
-import socket
 import struct
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -16,7 +15,16 @@ import aiohttp
 import httpx2
 import pytest
 
-from tests.clients.kit import SCRIPTS, Ended, Program, Started, node_program, python_program, run
+from tests.clients.kit import (
+    SCRIPTS,
+    Ended,
+    Program,
+    Started,
+    free_port,
+    node_program,
+    python_program,
+    run,
+)
 from tests.e2e.api_kit import KEY, daemon_for
 from tests.e2e.daemon import Daemon
 from tests.fakes.model_script import Script, calls, ok
@@ -246,14 +254,6 @@ def pictures_in(body: Any) -> Iterator[bytes]:
 
 
 # --- HTTP ---------------------------------------------------------------------------------------
-
-
-def free_port() -> int:
-    """Return a port that is free now; the servers take no socket."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port
 
 
 @contextlib.asynccontextmanager

@@ -51,7 +51,10 @@ NOT_RUN: tuple[tuple[str, str], ...] = (
     (r"rm -rf? (?!~/\.(local/share|config)/holdfast$)", "would remove files of this machine"),
     (r"python -m tests\.", "takes minutes, and needs an idle machine"),
     (r"(\S*/)?pip install (?!--editable \.$)", "downloads packages"),
-    (r"(claude|cline|cn|codex|opencode|qwen) ", "a program of others; tests/clients runs it"),
+    (
+        r"(aider|claude|cline|cn|codex|gptme|llm|open-webui|opencode|qwen|sgpt) ",
+        "is a program of others; `make clients` installs it and runs the command",
+    ),
     (r"(ssh|scp|rsync) ", "needs a second machine"),
     (r"(install|useradd|chown|mkdir -m 700 deploy)\b", "changes the machine"),
 )

@@ -63,6 +63,17 @@ async def test_the_sentence_of_the_service_reaches_the_client(tmp_path: Path) ->
         assert error.value.request_id
 
 
+@pytest.mark.parametrize(
+    "words", ["exceeds the context window", "Input tokens exceed the configured limit"]
+)
+async def test_a_conversation_that_is_too_long_is_named_by_the_words_that_libraries_search(
+    tmp_path: Path, words: str
+) -> None:
+    async with ModelServer(always(f'S400"{VLLM}"')) as model, served(tmp_path, model) as api:
+        with pytest.raises(openai.BadRequestError, match=words):
+            await api.chat.create(model="scripted", messages=user("hi"))
+
+
 async def test_a_request_whose_tools_ran_must_not_be_repeated(tmp_path: Path) -> None:
     scripts: tuple[Script, ...] = (
         calls(("c1", "pay", '{"amount": 1}')),

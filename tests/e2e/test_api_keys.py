@@ -395,6 +395,55 @@ async def test_key_and_chat_of_a_person_share_the_limit_of_the_person(tmp_path: 
             assert await codes(wire, 2) == ["", "rate_limit_exceeded"]
 
 
+CLOCK: Any = {"type": "function", "function": {"name": "clock", "parameters": {"type": "object"}}}
+
+
+def results_of(call: dict[str, Any]) -> list[dict[str, Any]]:
+    return [
+        *user("hi"),
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": call["id"], "content": "noon"},
+    ]
+
+
+async def test_results_of_a_clients_tool_are_no_messages_for_the_limit_of_a_key(
+    tmp_path: Path,
+) -> None:
+    call = calls(("c1", "clock", "{}"))
+    async with ModelServer(call, call, ok("done")) as model, served(tmp_path, model) as api:
+        key = await add(api, "few", limits={"messages_per_minute": 1})
+        async with wire_with(api, key) as wire:
+            _, _, first = await wire.ask("hi", tools=[CLOCK])
+            messages = user("hi")
+            answer = first["choices"][0]["message"]
+            for _ in range(2):
+                (asked,) = answer["tool_calls"]
+                messages += results_of(asked)[1:]
+                status, _, body = await wire.ask("", messages=messages, tools=[CLOCK])
+                assert status == 200, body
+                answer = body["choices"][0]["message"]
+            assert answer["content"] == "done"
+            assert await codes(wire, 1) == ["rate_limit_exceeded"]
+
+
+async def test_results_that_continue_no_waiting_call_are_messages_for_the_limit_of_a_key(
+    tmp_path: Path,
+) -> None:
+    call = calls(("c1", "clock", "{}"))
+    async with ModelServer(call, ok("one"), ok("two")) as model, served(tmp_path, model) as api:
+        key = await add(api, "few", limits={"messages_per_minute": 2})
+        async with wire_with(api, key) as wire:
+            _, _, first = await wire.ask("hi", tools=[CLOCK])
+            (asked,) = first["choices"][0]["message"]["tool_calls"]
+            again = results_of(asked)
+            other = results_of({**asked, "id": "call_of_another_server"})
+            found = []
+            for messages in (again, again, other):
+                status, _, _ = await wire.ask("", messages=messages, tools=[CLOCK])
+                found.append(status)
+    assert found == [200, 200, 429]
+
+
 @pytest.mark.parametrize("person", ["", "memory:1001"], ids=["own person", "person of a platform"])
 async def test_tokens_of_a_key_are_limited(tmp_path: Path, person: str) -> None:
     async with ModelServer(talkative) as model, served(tmp_path, model) as api:

@@ -24,6 +24,11 @@ from sessions.values.notices import NoticeId
 FinishReason = Literal["stop", "length", "tool_calls", "content_filter", "error"]
 
 _DECLINED_NOTICE, _THOUGHT_TOO_LONG_NOTICE = NoticeId.DECLINED, NoticeId.REASONING_USED_UP
+# Libraries that shorten a conversation search the message for one of the two clauses.
+_TOO_LONG = (
+    "the conversation exceeds the context window of the model. "
+    "Input tokens exceed the configured limit"
+)
 _DEFAULT_WAIT_SECONDS = 10  # after a rate limit of a service that names no time
 QUEUE_FULL = HttpFailure(
     status=429,
@@ -134,7 +139,7 @@ def _model_failure(done: TurnDone, cause: str) -> HttpFailure:
                 retryable=nothing_ran,
             )
         case FailureKind.CONTEXT_TOO_LONG:
-            return _invalid(cause, "context_length_exceeded")
+            return _invalid(_TOO_LONG, "context_length_exceeded")
         case FailureKind.OUT_OF_CREDIT:
             return replace(
                 turn_failed(cause, 429), type=INSUFFICIENT_QUOTA, code=INSUFFICIENT_QUOTA
