@@ -1,4 +1,4 @@
-"""Pictures and files in the results of a client's tools, in the Responses API."""
+"""Pictures and files in the results of a client's tools, in chat completions and responses."""
 
 import json
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.api_kit import ApiKit, served
-from tests.e2e.test_api_client_tools import CALL, FLAT
+from tests.e2e.test_api_client_tools import CALL, FLAT, WEATHER
 from tests.e2e.test_api_node import PNG
 from tests.fakes.model_script import ok
 from tests.fakes.model_server import ModelServer
@@ -70,3 +70,23 @@ async def test_pictures_of_several_results_follow_all_results(tmp_path: Path) ->
         assert status == 200, answer
         assert sent_to_model(model)[2:] == [("tool", False), ("tool", False), ("user", True)]
         assert json.dumps(model.requests[-1].body["messages"][-1]).count(PNG) == 2
+
+
+async def test_a_picture_in_a_chat_result_is_shown_to_the_model(tmp_path: Path) -> None:
+    async with ModelServer(ok("Red.")) as model, served(tmp_path, model) as api:
+        function = {"name": "weather", "arguments": "{}"}
+        call = {"id": "c1", "type": "function", "function": function}
+        parts = [
+            {"type": "text", "text": "one picture"},
+            {"type": "image_url", "image_url": {"url": PNG}},
+        ]
+        messages = [
+            QUESTION,
+            {"role": "assistant", "content": None, "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": "c1", "content": parts},
+        ]
+        status, _, answer = await api.wire.ask("", messages=messages, tools=[WEATHER])
+        assert status == 200, answer
+        assert answer["choices"][0]["message"]["content"] == "Red."
+        expected = [("user", False), ("assistant", False), ("tool", False), ("user", True)]
+        assert sent_to_model(model) == expected

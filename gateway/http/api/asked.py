@@ -1,6 +1,7 @@
 """Sans-IO: a request of an API client, independent of the endpoint it came through."""
 
 import hashlib
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
@@ -29,6 +30,25 @@ class RequestMessage(msgspec.Struct, frozen=True, kw_only=True):
     tool_calls: tuple[ToolCall, ...] = ()
     tool_call_id: str | None = None
     interrupted: str = ""  # as in `sessions.records.Message`
+
+
+def move_pictures_of_results(messages: Iterable[RequestMessage]) -> Iterator[RequestMessage]:
+    """Yield the messages, with pictures of results in a user message after the results.
+
+    The result of a tool holds only text.
+    """
+    pictures: tuple[RequestPicture, ...] = ()
+    for message in messages:
+        if message.role is MessageRole.TOOL:
+            pictures += message.pictures
+            yield msgspec.structs.replace(message, pictures=())
+            continue
+        if pictures:
+            yield RequestMessage(role=MessageRole.USER, pictures=pictures)
+            pictures = ()
+        yield message
+    if pictures:
+        yield RequestMessage(role=MessageRole.USER, pictures=pictures)
 
 
 class ApiRequest(msgspec.Struct, frozen=True, kw_only=True):

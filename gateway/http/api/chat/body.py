@@ -12,6 +12,7 @@ from gateway.http.api.asked import (
     RequestMessage,
     RequestPicture,
     body_digest,
+    move_pictures_of_results,
     replace_nul,
 )
 from gateway.http.api.bodies import decode_body, missing_field
@@ -148,7 +149,7 @@ def _read_messages(messages: list[ChatMessage]) -> list[RequestMessage]:
                 )
             case UserMessage():
                 said.append(RequestMessage(role=MessageRole.USER, text=text, pictures=own))
-    said = ask_to_continue(said)
+    said = ask_to_continue(list(move_pictures_of_results(said)))
     if not said or said[-1].role is MessageRole.ASSISTANT:
         msg = "The last message must have the role `user` or `tool`: it is the message to answer."
         raise invalid_request(msg, "messages")

@@ -104,10 +104,13 @@ class DeveloperMessage(msgspec.Struct, frozen=True, tag_field="role", tag="devel
     content: TextContent = None
 
 
+UserContent = str | list[TextPart | RefusalPart | PicturePart | FilePart | AudioPart] | None
+
+
 class UserMessage(msgspec.Struct, frozen=True, tag_field="role", tag="user"):
     """A message of the user. The last one is answered, and must not be blank."""
 
-    content: str | list[TextPart | RefusalPart | PicturePart | FilePart | AudioPart] | None = None
+    content: UserContent = None
 
 
 class AssistantMessage(msgspec.Struct, frozen=True, tag_field="role", tag="assistant"):
@@ -118,9 +121,12 @@ class AssistantMessage(msgspec.Struct, frozen=True, tag_field="role", tag="assis
 
 
 class ToolMessage(msgspec.Struct, frozen=True, tag_field="role", tag="tool"):
-    """The result of a tool call. The last messages may be results of the calls before them."""
+    """The result of a tool call. The last messages may be results of the calls before them.
 
-    content: TextContent = None
+    Pictures and files are shown to the model after the results.
+    """
+
+    content: UserContent = None
     tool_call_id: str | None = None
 
 

@@ -13,6 +13,7 @@ from gateway.http.api.asked import (
     RequestMessage,
     RequestPicture,
     body_digest,
+    move_pictures_of_results,
     replace_nul,
 )
 from gateway.http.api.bodies import decode_body, missing_field
@@ -182,16 +183,9 @@ def _read_messages(items: str | list[InputItem], prompts: list[str]) -> list[Req
         return [RequestMessage(role=MessageRole.USER, text=replace_nul(items))]
     said: list[RequestMessage] = []
     pictures: list[RequestPicture] = []
-    of_results: list[RequestPicture] = []  # a result holds only text: shown after the results
     for number, item in enumerate(items):
-        if item.type not in {"function_call_output", "reasoning"}:
-            _show_pictures(said, of_results)
-        known = len(pictures)
         _add_item(said, item, f"input[{number}]", prompts, pictures)
-        if item.type == "function_call_output":
-            of_results += pictures[known:]
-    _show_pictures(said, of_results)
-    said = ask_to_continue(said)
+    said = ask_to_continue(list(move_pictures_of_results(said)))
     if not said or said[-1].role is MessageRole.ASSISTANT:
         raise invalid_request(_LAST_ITEM_NOT_FROM_USER, "input")
     is_result = said[-1].role is MessageRole.TOOL
@@ -201,13 +195,6 @@ def _read_messages(items: str | list[InputItem], prompts: list[str]) -> list[Req
     return said
 
 
-def _show_pictures(messages: list[RequestMessage], pictures: list[RequestPicture]) -> None:
-    """Move the pictures into a message from the user."""
-    if pictures:
-        messages.append(RequestMessage(role=MessageRole.USER, text="", pictures=tuple(pictures)))
-        pictures.clear()
-
-
 def _add_item(
     messages: list[RequestMessage],
     item: InputItem,
@@ -215,12 +202,12 @@ def _add_item(
     prompts: list[str],
     pictures: list[RequestPicture],
 ) -> None:
+    first = len(pictures)
     match item.type:
         case None | "message":
             if item.role is None:
                 msg = "A message needs a role: user, assistant, system or developer."
                 raise invalid_request(msg, f"{param}.role")
-            first = len(pictures)
             text = _read_text(item.content, f"{param}.content", item.role, pictures)
             if item.role in _PROMPT_ROLES:
                 prompts.append(text)
@@ -236,7 +223,12 @@ def _add_item(
         case "function_call_output":
             text = _read_text(item.output, f"{param}.output", "user", pictures)
             messages.append(
-                RequestMessage(role=MessageRole.TOOL, text=text, tool_call_id=item.call_id or "")
+                RequestMessage(
+                    role=MessageRole.TOOL,
+                    text=text,
+                    pictures=tuple(pictures[first:]),
+                    tool_call_id=item.call_id or "",
+                )
             )
         case "reasoning":
             pass  # readable only by the model that produced it
