@@ -145,9 +145,9 @@ class ServerLogins:
             return NoticeReply(NoticeId.ADMINS_ONLY)
         if name not in self._settings:
             return NoticeReply(NoticeId.MCP_UNKNOWN, {"name": _plain(name)})
-        accepted = await self._servers.accept_instructions(name)
-        notice = NoticeId.MCP_ACCEPTED if accepted else NoticeId.MCP_NOTHING_TO_ACCEPT
-        return NoticeReply(notice, {"server": name})
+        if await self._servers.accept_instructions(name):
+            return NoticeReply(NoticeId.MCP_ACCEPTED, {"server": name})
+        return NoticeReply(NoticeId.MCP_NOTHING_TO_ACCEPT, {"server": name})
 
     # --- logins ---------------------------------------------------------------------------------
 
@@ -217,15 +217,15 @@ class ServerLogins:
         """Wait for the end of a login, and tell the person about it."""
         key = login.settings.name, login.person
         try:
-            notice, fields = await self._finish(login)
-            await self._notices.send(notice, login.call.context.address, fields)
+            end = await self._finish(login)
+            await self._notices.send(end.notice, login.call.context.address, end.fields)
         except StoreError as error:
             log.warning("the end of the login at %s was not reported: %s", key[0], error)
         finally:
             if self._open.get(key) is login:
                 del self._open[key], self._running[key]
 
-    async def _finish(self, login: _OpenLogin) -> tuple[NoticeId, NoticeFields]:
+    async def _finish(self, login: _OpenLogin) -> NoticeReply:
         from agent.tools.mcp.login import log_in, store_for  # noqa: PLC0415 - slow
 
         settings, name = login.settings, login.settings.name
@@ -240,15 +240,15 @@ class ServerLogins:
                 used: LoginPrompt | None = None if by_itself else prompt
                 needed = await log_in(settings, store, used)
         except TimeoutError:
-            return NoticeId.MCP_LOGIN_EXPIRED, {"server": name}
+            return NoticeReply(NoticeId.MCP_LOGIN_EXPIRED, {"server": name})
         except (LoginFailed, OSError) as error:
             log.warning("the login at MCP server %s did not succeed: %s", name, error)
-            return NoticeId.MCP_LOGIN_FAILED, _failure(name, error)
+            return NoticeReply(NoticeId.MCP_LOGIN_FAILED, _failure(name, error))
         self._servers.use_login(name, login.person)
         if not needed:
-            return NoticeId.MCP_NO_LOGIN, {"server": name}
+            return NoticeReply(NoticeId.MCP_NO_LOGIN, {"server": name})
         log.info("logged in at MCP server %s, by %s", name, login.call.principal)
-        return NoticeId.MCP_LOGGED_IN, {"server": name}
+        return NoticeReply(NoticeId.MCP_LOGGED_IN, {"server": name})
 
 
 def _failure(server: str, error: Exception) -> NoticeFields:

@@ -32,6 +32,7 @@ class FeedEnd(msgspec.Struct, frozen=True):
     outcome: FeedOutcome
     done: TurnDone | None = None  # the agent's result, if the agent finished
     cause: str = ""
+    at: int = 0  # as stored with the end, in milliseconds; 0 if it is not stored
 
 
 FeedEvent = AnswerEvent | FeedNotice

@@ -53,10 +53,10 @@ class Feed:
         """Remember the result; readers see it after the commit."""
         self._result = result
 
-    def finish(self, outcome: FeedOutcome, cause: str = "") -> None:
+    def finish(self, outcome: FeedOutcome, cause: str = "", at: int = 0) -> None:
         """End the feed; a second call has no effect."""
         if self.end is None:
-            self.end = FeedEnd(outcome, self._result, cause)
+            self.end = FeedEnd(outcome, self._result, cause, at)
             self._wake()
 
     @contextlib.contextmanager
@@ -146,10 +146,10 @@ class Feeds:
             if isinstance(change, EndTurn):
                 if feed := self._by_turn.pop(change.id, None):
                     outcome = _OUTCOME_BY_TURN_STATE.get(change.state, FeedOutcome.INTERRUPTED)
-                    self._finish(feed, outcome, change.cause or "")
+                    self._finish(feed, outcome, change.cause or "", change.at)
             elif isinstance(change, SetInbox) and change.state in _OUTCOME_BY_INBOX_STATE:
                 for feed in self._feeds_of_rows(change.ids):
-                    self._finish(feed, _OUTCOME_BY_INBOX_STATE[change.state])
+                    self._finish(feed, _OUTCOME_BY_INBOX_STATE[change.state], at=change.at)
 
     def close(self) -> None:
         """End all feeds, because the process stops."""
@@ -167,6 +167,6 @@ class Feeds:
         rows = set(inbox)
         return [feed for feed in self._by_origin.values() if feed.inbox_id in rows]
 
-    def _finish(self, feed: Feed, outcome: FeedOutcome, cause: str = "") -> None:
+    def _finish(self, feed: Feed, outcome: FeedOutcome, cause: str = "", at: int = 0) -> None:
         self._by_origin.pop(feed.origin, None)
-        feed.finish(outcome, cause)
+        feed.finish(outcome, cause, at)

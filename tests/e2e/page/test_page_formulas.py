@@ -11,7 +11,7 @@ from tests.e2e.page_kit import staged
 from tests.faults.markdown_causes import formulas
 from tests.faults.markdown_texts import ANSWERS
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 DRAW = """async (sources) => {
     const { renderFormula } = await import("/web/static/math.js");
@@ -28,7 +28,7 @@ SOURCES = """async (sources) => {
 }"""
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def sheet(browser: Browser) -> AsyncIterator[Page]:
     """A page of the same origin, in which formulas are drawn."""
     async with staged() as stage, await browser.new_context() as context:

@@ -11,10 +11,10 @@ from tests.faults.markdown_outline import OUTLINE, outline
 from tests.faults.markdown_shared import DIFFERENT, SHARED
 from tests.faults.markdown_texts import SAMPLES
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def sheet(browser: Browser) -> AsyncIterator[Page]:
     """A page of the same origin, in which texts are rendered."""
     async with staged() as stage, await browser.new_context() as context:

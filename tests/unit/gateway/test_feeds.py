@@ -68,12 +68,12 @@ def test_consecutive_text_deltas_are_merged() -> None:
 def test_a_feed_ends_with_its_turn(state: TurnState, over: FeedOutcome) -> None:
     feeds = Feeds()
     feed, other = feeds.start_turn("t1", "o1"), feeds.start_turn("t2", "o2")
-    feeds.on_committed([EndTurn("t1", state, 0, "why")])
-    assert feed.end == FeedEnd(over, None, "why")
+    feeds.on_committed([EndTurn("t1", state, 1_999, "why")])
+    assert feed.end == FeedEnd(over, None, "why", 1_999)
     assert other.end is None
     assert feeds.get("o1") is None
     feed.publish(A)
-    assert feed.end == FeedEnd(over, None, "why")
+    assert feed.end == FeedEnd(over, None, "why", 1_999)
 
 
 @pytest.mark.parametrize(

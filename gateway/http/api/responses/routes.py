@@ -20,6 +20,7 @@ from gateway.http.api.responses.form import ResponsesEncoder, wants_summary
 from gateway.http.api.responses.shapes import ResponseDeleted
 from gateway.http.api.stream import SESSION_STATE_HEADER
 from gateway.http.auth import requester_of
+from gateway.turns.feeds import Feed
 from sessions.records import InboxEntry, InboxState
 
 _STREAM_NOT_SUPPORTED = (
@@ -100,7 +101,7 @@ class ResponsesRoutes:
             following.model,
             following.created,
             echo,
-            completed=partial(self._completed_at, following.entry),
+            completed=partial(self._completed_at, following.entry, following.feed),
             javascript=request.headers.get("x-stainless-lang") == "js",
             starting_after=after,
         )
@@ -133,9 +134,10 @@ class ResponsesRoutes:
             input_items.encode_page(kept.message, kept.options, request.query_params)
         )
 
-    def _completed_at(self, entry: InboxEntry) -> int:
-        """Return the time at which the answer to a request was complete, in seconds."""
-        return (entry.settled_at or self._clock.now()) // 1000
+    def _completed_at(self, entry: InboxEntry, feed: Feed | None = None) -> int:
+        """Return the stored time at which the answer to a request was complete, in seconds."""
+        at_end = feed.end.at if feed and feed.end else 0
+        return (entry.settled_at or at_end or self._clock.now()) // 1000
 
     async def _get(self, request: Request) -> StoredAnswer:
         """Return the answer that a request names; raises `RequestRefused`."""
