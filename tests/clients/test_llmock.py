@@ -102,12 +102,8 @@ STREAMS = [
         Scenario(name=f"stall after {after}", faults=cut("stall", after, stall_seconds=20))
         for after in (0, 5)
     ),
-    Scenario(
-        name="disconnect for ever",
-        faults=cut("disconnect", 0, None),
-        status=503,
-        code="turn_failed",
-    ),
+    # After three streams without output the answer is requested without a stream.
+    Scenario(name="disconnect of every stream", faults=cut("disconnect", 0, None), attempts=4),
 ]
 TOOLS = [
     Scenario(
