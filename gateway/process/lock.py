@@ -7,6 +7,7 @@ stale lock.
 import contextlib
 import fcntl
 import os
+import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -18,6 +19,10 @@ from gateway.process.state_swap import finish_moves
 from sessions.errors import StoreUnavailable
 
 _UMASK = 0o077
+_WAIT_SECONDS = 2.0
+"""Time to wait for the lock: commands that change the store without a daemon hold it for a moment."""
+
+_POLL_SECONDS = 0.05
 
 
 class HeldFolder(msgspec.Struct, frozen=True):
@@ -59,10 +64,7 @@ def _hold_lock(home: Path, inherited_file: int | None, store_url: str) -> Iterat
         msg = f"The state folder {home} cannot be used: {error.strerror}."
         raise CannotStart(msg) from error
     try:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise CannotStart(_taken_message(home, file)) from error
+        _take_lock(home, file)
         os.truncate(file, 0)
         os.pwrite(file, f"{os.getpid()}\n".encode(), 0)
         finish_moves(home, partial(_has_restore_mark, store_url))
@@ -70,6 +72,19 @@ def _hold_lock(home: Path, inherited_file: int | None, store_url: str) -> Iterat
     finally:
         # Closing unlocks. The file stays: after a deletion two daemons could lock two files.
         os.close(file)
+
+
+def _take_lock(home: Path, file: int) -> None:
+    until = time.monotonic() + _WAIT_SECONDS
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if time.monotonic() > until:
+                raise CannotStart(_taken_message(home, file)) from error
+        else:
+            return
+        time.sleep(_POLL_SECONDS)
 
 
 def _has_restore_mark(store_url: str, mark: str) -> bool:

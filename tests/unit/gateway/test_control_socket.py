@@ -8,6 +8,7 @@ import socket
 import stat
 import subprocess
 import sys
+import threading
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -286,6 +287,16 @@ def test_second_daemon_is_refused_with_the_pid_of_the_first(tmp_path: Path) -> N
         with pytest.raises(CannotStart, match=f"pid {first.pid}.*{home}"), hold_state_folder(home):
             pass
         first.kill()
+
+
+@pytest.mark.process
+def test_a_start_waits_for_a_command_that_holds_the_lock(tmp_path: Path) -> None:
+    with _holder(tmp_path) as command:
+        end = threading.Timer(0.2, command.kill)
+        end.start()
+        with hold_state_folder(tmp_path):
+            assert command.wait(5) < 0
+        end.join()
 
 
 @pytest.mark.process
