@@ -41,7 +41,6 @@ async def two_daemons(
             f"platforms.{platform}.base_url={url}",
             f'access.allow=["{platform}:{person}"]',
             env={"OPENAI_API_KEY": "sk-none", **TOKENS[platform]},
-            warm=True,
         )
         for name in ("one", "two")
     ]

@@ -34,6 +34,7 @@ from tests.fakes.slack.workspace import (
 from tests.fakes.slow_line import SlowLine
 
 BOT_TOKEN, APP_TOKEN, SIGNING_SECRET = "xoxb-fake", "xapp-fake", "8f742231b10e8888abcd99yyyzzz85a5"
+_CLOSE_SECONDS = 5.0
 COMMAND = "/holdfast"
 
 _RETRIES = (0.0, 60.0, 300.0)  # pauses after a failed try; then Slack gives up
@@ -128,7 +129,10 @@ class SlackServer:
             task.cancel()
         await self._posters.__aexit__(None, None, None)
         for socket in list(self.sockets):
-            await socket.close()
+            # The library waits without limit for its reader, which may have ended just now.
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_CLOSE_SECONDS):
+                    await socket.close()
         if self._client:
             await self._client.close()
         if self._runner:
