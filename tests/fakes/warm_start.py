@@ -28,7 +28,7 @@ IMPORTS = {
     "platforms.slack.": "platforms.slack.adapter",
     "model.provider=anthropic": "agent.providers.anthropic.messages",
 }
-"""What a daemon imports because of a setting."""
+"""Modules that a daemon imports because of a setting, by the beginning of the setting."""
 
 
 @functools.cache

@@ -1,4 +1,4 @@
-"""What leaves a daemon as text: answers of the API, exported sessions, and the terminal."""
+"""The text that leaves a daemon: answers of the API, exported sessions, and the terminal."""
 
 import asyncio
 import json

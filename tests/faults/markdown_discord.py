@@ -30,7 +30,7 @@ _LOOKS = {"bold", "italic", "underline", "strike", "spoiler", "code", "quote", "
 
 
 class Reading(NamedTuple):
-    """What one reader sees."""
+    """The text and styles that one reader sees."""
 
     letters: list[Letter]
 

@@ -1,4 +1,4 @@
-"""What the page shows of Markdown, read in Chromium."""
+"""Markdown as the page shows it, read in Chromium."""
 
 from collections.abc import Iterable
 from pathlib import Path
