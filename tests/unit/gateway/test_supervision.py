@@ -110,6 +110,33 @@ async def test_refused_credentials_end_the_supervision_with_a_message(
     assert "The token was revoked." in caplog.text
 
 
+class RefusedInDelivery(Moody):
+    """An adapter whose next poll is refused after a delivery was."""
+
+    async def run(self, inbox: Inbox, ready: Callable[[], None]) -> None:
+        ready()
+        await self.over.wait()
+        raise Unauthorized("The token was revoked.")  # noqa: EM101, TRY003 - as the platform says it
+
+
+async def test_a_token_refused_in_a_delivery_is_reported_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    adapter, connected = RefusedInDelivery(), asyncio.Event()
+    supervised = SupervisedAdapter(
+        adapter, on_connected=lambda _: connected.set(), on_disconnected=lambda _: None
+    )
+    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+        task = group.create_task(supervised.run(inbox))
+        await connected.wait()
+        supervised.on_credentials_refused(Unauthorized("The token was revoked."))
+        assert supervised.error == "The token was revoked."
+        adapter.over.set()
+        await task
+    assert supervised.state is ConnectionState.REFUSED
+    assert caplog.text.count("The token was revoked.") == 1
+
+
 async def test_an_adapter_error_or_silent_end_is_survived(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
