@@ -78,11 +78,19 @@ def confirm(
         missing_message=missing_message,
     )
     while True:
-        answer = prompter.ask(question).strip().lower()
-        for word in ("yes", "no"):
-            if answer and word.startswith(answer):
-                return word == "yes"
+        answer = parse_yes_no(prompter.ask(question))
+        if answer is not None:
+            return answer
         prompter.reject(question, AnswerError("Please answer yes or no."))
+
+
+def parse_yes_no(answer: str) -> bool | None:
+    """Return True for yes, False for no, each also shortened; None for anything else."""
+    text = answer.strip().lower()
+    for word in ("yes", "no"):
+        if text and word.startswith(text):
+            return word == "yes"
+    return None
 
 
 def choose(

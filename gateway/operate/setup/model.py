@@ -15,7 +15,7 @@ from gateway.operate.setup.asking import (
     Prompter,
     SetupQuestion,
     choose,
-    confirm,
+    parse_yes_no,
 )
 from gateway.operate.setup.checks import SetupChecks
 from gateway.operate.setup.draft import ConfigDraft
@@ -102,10 +102,10 @@ class ModelSetup:
             candidate = replace(candidate, settings=named)
         while True:
             chosen = self._verify(candidate)
-            if chosen is not None:
+            if isinstance(chosen, ChosenModel):
                 self._save(chosen)
                 return chosen
-            candidate = self._ask_service()
+            candidate = chosen or self._ask_service()
 
     # --- choosing the service -------------------------------------------------------------------
 
@@ -205,9 +205,7 @@ class ModelSetup:
             if answer == "demo":
                 return _demo_candidate()
             if is_url(answer):
-                return _build_candidate(
-                    KnownService("the server", "openai", complete_url(answer)), ""
-                )
+                return _server_candidate(answer)
             if looks_like_key(answer):
                 known = service_of_key(answer)
                 return _build_candidate(known or self._ask_service_of_key(), answer)
@@ -235,8 +233,12 @@ class ModelSetup:
 
     # --- checking the model ---------------------------------------------------------------------
 
-    def _verify(self, candidate: _Candidate) -> ChosenModel | None:
-        """Choose the model's name and check that the model answers; None if another is needed."""
+    def _verify(self, candidate: _Candidate) -> ChosenModel | _Candidate | None:
+        """Choose the model's name and check that the model answers.
+
+        Returns another candidate if the person names one after a failed check; None if they are
+        to be asked for one.
+        """
         settings, present = candidate.settings, candidate.was_configured
         if not candidate.is_readable:
             self._prompter.say("  The section [model] is kept, and was not checked.")
@@ -315,16 +317,32 @@ class ModelSetup:
 
     def _confirm_unchecked(
         self, settings: TargetSettings, failed: Finding, *, was_configured: bool
-    ) -> ChosenModel | None:
-        """Ask whether to keep a model whose check failed for a reason other than the key."""
+    ) -> ChosenModel | _Candidate | None:
+        """Ask whether to keep a model whose check failed for a reason other than the key.
+
+        The answer may also be another address. A key is not offered: this answer is shown.
+        """
         unreached = failed.subject == ProbeSubject.SERVICE
         who = "" if settings.base_url else f"{settings.provider}: "
-        refused = SetupQuestion(key="unchecked", prompt="", hint=NO_CHECK_HINT)
-        self._prompter.reject(refused, CannotStart(f"{who}{failed.text}. {failed.fix}"))
-        question = "Continue without the check" if unreached else "Use it anyway"
-        if confirm(self._prompter, "unchecked", question, default=unreached):
-            return ChosenModel(settings, was_configured=was_configured)
-        return None
+        question = SetupQuestion(
+            key="unchecked",
+            prompt=f"{'Continue without the check' if unreached else 'Use it anyway'}, "
+            "or enter another address",
+            default="yes" if unreached else "no",
+            shown_default="Y/n" if unreached else "y/N",
+            hint=NO_CHECK_HINT,
+        )
+        self._prompter.reject(question, CannotStart(f"{who}{failed.text}. {failed.fix}"))
+        while True:
+            answer = self._prompter.ask(question)
+            kept = parse_yes_no(answer)
+            if kept is not None:
+                return ChosenModel(settings, was_configured=was_configured) if kept else None
+            address = self._complete_address("".join(answer.split()))
+            if is_url(address):
+                return _server_candidate(address)
+            words = "Please answer yes or no, or enter another address."
+            self._prompter.reject(question, AnswerError(words))
 
     def _show_findings(self, probed: ProbedModel | None) -> None:
         if probed is None:
@@ -394,6 +412,10 @@ def has_model(draft: ConfigDraft) -> bool:
 def _unreadable_candidate() -> _Candidate:
     label = "as it is: the section [model] of the file, which has a problem"
     return _Candidate(label, TargetSettings(), was_configured=True, is_readable=False)
+
+
+def _server_candidate(url: str) -> _Candidate:
+    return _build_candidate(KnownService("the server", "openai", complete_url(url)), "")
 
 
 def _demo_candidate() -> _Candidate:

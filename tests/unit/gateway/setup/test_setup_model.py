@@ -287,13 +287,28 @@ def test_an_unreachable_service_can_be_used_unchecked(tmp_path: Path) -> None:
     assert person.refused[0].startswith("it cannot be reached. Mend it.")
 
 
+@pytest.mark.parametrize("typed", ["10.0.0.6:8000", "http://10.0.0.6:8000/v1"])
+def test_another_address_answers_the_question_about_an_unreachable_one(
+    tmp_path: Path, typed: str
+) -> None:
+    def model(settings: TargetSettings) -> ProbedModel:
+        here = settings.base_url == "http://10.0.0.6:8000/v1"
+        return works(settings) if here else broken("service", "it cannot be reached")
+
+    person = Person("http://10.0.0.5:8000", "perhaps", typed)
+    chosen, draft = choose(person, tmp_path, Answers(model=model))
+    assert chosen.checked
+    assert written(draft)["base_url"] == "http://10.0.0.6:8000/v1"
+    assert person.refused[1] == "Please answer yes or no, or enter another address."
+
+
 def test_a_model_that_does_not_answer_is_not_used_by_default(tmp_path: Path) -> None:
     def model(settings: TargetSettings) -> ProbedModel:
         return works(settings) if settings.base_url else broken("answer", "the account is empty")
 
     person = Person(OPENAI, "", ROUTER)
     chosen, _ = choose(person, tmp_path, Answers(model=model))
-    assert person.words[1] == "Use it anyway"
+    assert person.words[1] == "Use it anyway, or enter another address"
     assert chosen.settings.base_url
 
 
