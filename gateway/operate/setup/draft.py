@@ -91,8 +91,7 @@ class ConfigDraft:
         array: Any = self._document[name]
         if not isinstance(array, AoT):
             raise ConfigError(_not_editable((name,)))
-        if self._text and array:
-            array[-1].add(tomlkit.nl())
+        self._new_tables.append((name, len(array)))
         array.append(table)
         self._values.setdefault(name, []).append(dict(values))
         self._changed = True

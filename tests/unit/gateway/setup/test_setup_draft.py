@@ -53,6 +53,27 @@ def test_a_new_file_has_a_header() -> None:
     assert "[model]\n" in draft.render()
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("", id="empty file"),
+        pytest.param('[model]\nname = "x"\n', id="after a table"),
+        pytest.param('[model]\nname = "x"\n\n', id="after a blank line"),
+        pytest.param('[[mcp]]\nname = "old"\ncommand = "y"\n', id="after one of its kind"),
+        pytest.param('[[mcp]]\nname = "old"\nurl = "u"\n[http]\nport = 1\n', id="apart"),
+    ],
+)
+def test_new_entries_of_an_array_begin_after_a_blank_line(text: str) -> None:
+    draft = draft_of(text)
+    draft.add_table("mcp", {"name": "a", "command": "a"})
+    draft.add_table("mcp", {"name": "b", "command": "b"})
+    lines = draft.render().splitlines()
+    headers = [number for number, line in enumerate(lines) if line == "[[mcp]]"][-2:]
+    assert [lines[number + 1] for number in headers] == ['name = "a"', 'name = "b"']
+    for number in headers:
+        assert number == 0 or (lines[number - 1] == "" and (number == 1 or lines[number - 2]))
+
+
 def test_new_sections_begin_after_a_blank_line() -> None:
     draft = draft_of()
     draft.put_secret(("platforms", "telegram", "token"), "T", "1:a")
