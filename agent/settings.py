@@ -262,7 +262,7 @@ class AgentSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class ShellSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Sandbox of shell commands."""
+    """Settings of the sandbox that shell commands run in."""
 
     sandbox: Annotated[
         Literal["auto", "bwrap", "none"],

@@ -222,7 +222,7 @@ class Pace:
         return now if over < 0 else max(now, self._recent_ops[over] + _MINUTE_SECONDS)
 
     def _account_ready_at(self, priority: OpPriority, now: float) -> float:
-        """Return when an optional op may go; final ops queue in `take` instead."""
+        """Return when an optional op may run; final ops queue in `take` instead."""
         if self._account is None or priority not in OPTIONAL_PRIORITIES:
             return now
         turn = self._assigned_turns.get(priority)

@@ -31,7 +31,7 @@ class PortTaken(CannotStart):
 
 
 class HttpServer:
-    """HTTP server that holds its port from `bind` on, so that a second daemon fails at once.
+    """HTTP server that holds its port from `bind` on, so that a second daemon fails immediately.
 
     Connections made before `serve` wait in the socket's backlog.
     """

@@ -77,10 +77,10 @@ CATALOGUE: dict[NoticeId, str] = {
         "[+  I'm answering {n} queued {n|message|messages} now.]"
     ),
     NoticeId.NOTHING_TO_RESUME: (
-        "There's no earlier conversation to return to. {c:sessions} shows the list."
+        "There's no earlier conversation to return to. {c:sessions} lists your conversations."
     ),
     NoticeId.RESUME_UNKNOWN: (
-        "There's no earlier conversation “{name}” here. {c:sessions} shows the list."
+        "There's no earlier conversation “{name}” here. {c:sessions} lists your conversations."
     ),
     NoticeId.RESUME_FULL: (
         "⛔ I can't return to that conversation now: {held} {held|message is|messages are} queued "
@@ -102,7 +102,7 @@ CATALOGUE: dict[NoticeId, str] = {
         "[+  {n} queued {n|message was|messages were} dropped.]"
     ),
     NoticeId.EXPIRED_IDLE: (
-        "🆕 New conversation, because the previous one was quiet for a long time."
+        "🆕 New conversation, because the previous one was inactive for a long time."
     ),
     NoticeId.EXPIRED_DAILY: "🆕 New conversation, because a new one starts every day.",
     NoticeId.UNKNOWN_COMMAND: (
@@ -133,7 +133,7 @@ CATALOGUE: dict[NoticeId, str] = {
     NoticeId.PAIR_REVOKED: "🚫 {principal} no longer has access.",
     NoticeId.PAIR_UNKNOWN: "No open request has this code or id. {c:pair} list shows them.",
     NoticeId.PAIR_LIST: "{list}",
-    NoticeId.HELP: "{list}[+ \n\nPrompts of MCP servers:\n{prompts}]",
+    NoticeId.HELP: "{list}[+ \n\nPrompts from MCP servers:\n{prompts}]",
     NoticeId.SESSIONS: "{list}\n{c:resume} NUMBER returns to one of them.",
     NoticeId.PAIR_USAGE: "Use: {c:pair} list, {c:pair} approve CODE (or ID) or {c:pair} revoke ID",
     NoticeId.REFUSED_MENTION: "👤 {name} ({principal}) mentioned me in {chat} and has no access.",
@@ -161,7 +161,7 @@ CATALOGUE: dict[NoticeId, str] = {
         "⛔ Not answered: {cause}. Your message is saved; {c:retry} runs it then."
     ),
     NoticeId.BUDGET_TOO_SMALL_FOR_REQUEST: (
-        "⛔ Not answered: {cause}. {c:new} starts a conversation that needs less."
+        "⛔ Not answered: {cause}. {c:new} starts a new, shorter conversation."
     ),
     NoticeId.BUDGET_ZERO: "⛔ Not answered: {cause}.",
     NoticeId.LATE_RESULT: "⏱ {tool} finished after I had stopped waiting for it: {result}",

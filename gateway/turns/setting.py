@@ -28,7 +28,7 @@ class TurnSetting(msgspec.Struct, frozen=True, kw_only=True):
     requester: Requester | None = None  # sender of an API request
 
     def first_label(self, now: float) -> str:
-        """Return the label of the target that is tried first: one whose circuit breaker is closed."""
+        """Return the label of the first target whose circuit breaker is closed."""
         for target in self.targets:
             known = self.experience.get(
                 target.provider.name, target.settings.base_url or "", target.model

@@ -541,7 +541,7 @@ class Shelf(Protocol):
 
 
 class MenuEntry(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A command, for the menus of platforms."""
+    """A command as shown in the menus of platforms."""
 
     word: str
     summary: str

@@ -363,7 +363,7 @@ class DiscordReceiver:
     # --- backfill ----------------------------------------------------------------------------
 
     async def _read_again(self, channel: str) -> None:
-        """Process the messages after the channel's read mark."""
+        """Process the messages that came after the channel's read mark."""
         mark = self._marks.get(channel)
         if mark is None:
             return

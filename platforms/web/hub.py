@@ -115,7 +115,7 @@ class PageHub:
         self._drop_if_unused(chat)
 
     def _wake_list(self) -> None:
-        """Wake every page, because the order of the conversation list has changed."""
+        """Tell every open page that the order of the conversation list has changed."""
         self.chats_version += 1
         for chat in self._watchers:
             self._wake(chat)

@@ -51,7 +51,7 @@ class PageError(msgspec.Struct, frozen=True):
 
 
 def is_chat(name: str) -> bool:
-    """Return True if a conversation may have this name."""
+    """Return True if this is a valid name of a conversation."""
     return _CHAT.fullmatch(name) is not None
 
 

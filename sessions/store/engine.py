@@ -97,7 +97,7 @@ def is_database_file(path: Path, file: Path | None) -> bool:
 
 
 def create_file(file: Path) -> None:
-    """Create an empty database file readable only by the owner; keep an existing file."""
+    """Create an empty database file readable only by its owner; leave an existing file unchanged."""
     try:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         os.close(os.open(file, os.O_CREAT | os.O_RDWR, 0o600))

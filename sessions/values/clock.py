@@ -30,6 +30,6 @@ class SystemClock:
 
 
 def rfc3339(milliseconds: int) -> str:
-    """Format a time as RFC 3339 in UTC with milliseconds, the form used by every interface."""
+    """Format a time as RFC 3339 in UTC with milliseconds, as used in every interface."""
     moment = dt.datetime.fromtimestamp(milliseconds / 1000, dt.UTC)
     return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{milliseconds % 1000:03d}Z"

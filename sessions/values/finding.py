@@ -23,7 +23,7 @@ class Finding(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 def ok(subject: str, text: str, *, seconds: float | None = None) -> Finding:
-    """Return a finding without a problem."""
+    """Return a finding that reports no problem."""
     return Finding(level="ok", subject=subject, text=text, seconds=seconds)
 
 

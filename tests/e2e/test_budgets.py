@@ -328,7 +328,7 @@ async def test_a_request_larger_than_the_daily_limit_is_refused_permanently(tmp_
             told = await answer_to(kit, "1001", "one")
             assert re.fullmatch(
                 r"⛔ Not answered: this request may use 1\d\d tokens, and the limit for each person "
-                r"is 100 tokens a day\. /new starts a conversation that needs less\.",
+                r"is 100 tokens a day\. /new starts a new, shorter conversation\.",
                 told,
             )
             told = await answer_to(kit, "1002", "one", BOB)

@@ -21,7 +21,7 @@ class SseEvent(msgspec.Struct, frozen=True):
 
 
 class SseComment(msgspec.Struct, frozen=True):
-    """A comment, or an event without data; shows only that the connection is alive."""
+    """A comment, or an event without data, which only shows that the connection is alive."""
 
 
 class EventTooLong(ValueError):

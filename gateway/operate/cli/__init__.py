@@ -67,7 +67,7 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """See `click.Group`; suggests the nearest command name after a typo."""
+        """See `click.Group`; suggests the closest command name for a typo."""
         if args[0] not in _COMMANDS and not args[0].startswith("-"):
             raise click.NoSuchCommand(args[0], possibilities=_COMMANDS, ctx=ctx)
         return super().resolve_command(ctx, args)

@@ -55,7 +55,7 @@ class NeedsRoot(CannotStart):
 
 
 class NoSystemd(CannotStart):
-    """systemd does not run this machine."""
+    """systemd is not running on this machine."""
 
     def __init__(self) -> None:
         super().__init__(

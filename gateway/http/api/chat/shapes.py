@@ -293,7 +293,7 @@ class AnswerToolCall(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AnswerMessage(msgspec.Struct, frozen=True):
-    """The message of an answer."""
+    """The message in an answer."""
 
     content: str | None
     refusal: str | None

@@ -253,7 +253,7 @@ OutputPart = OutputText | OutputRefusal
 
 
 class OutputMessage(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="message"):
-    """The message of an answer."""
+    """The message in an answer."""
 
     id: str
     role: Literal["assistant"] = "assistant"
