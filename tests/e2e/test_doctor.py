@@ -96,7 +96,7 @@ def test_without_any_configuration_the_report_works_from_any_folder_and_fits_a_s
 
 
 def test_an_ascii_terminal_gets_words_instead_of_signs(tmp_path: Path) -> None:
-    report = run(tmp_path, "--offline", "--all", charset="ascii")
+    report = run(tmp_path, "--offline", "--all", "--set", "http.port=0", charset="ascii")
     assert report.code == 0
     assert report.text.isascii()
     assert "ok   configuration" in report.text
