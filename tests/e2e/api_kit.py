@@ -10,10 +10,12 @@ import aiohttp
 import msgspec
 from openai import AsyncOpenAI
 
+from gateway.config.loader import read_environment
 from gateway.settings import HttpSettings
 from sessions.values.secret import Secret
-from tests.e2e.daemon import Daemon
+from tests.e2e.daemon import NO_FILE, Daemon
 from tests.e2e.gateway_kit import GatewayKit, gateway
+from tests.fakes import warm_start
 from tests.fakes.model_server import ModelServer
 
 KEY = "key-of-the-api"
@@ -158,3 +160,11 @@ def daemon_for(home: Path, model: ModelServer) -> Daemon:
         f'http.api_key="{KEY}"',
         warm=True,
     )
+
+
+def why(home: Path, *words: str) -> str:
+    """Return the output of `holdfast why` on a state folder."""
+    env = {**read_environment(), **NO_FILE, "HOLDFAST_HOME": str(home)}
+    found = warm_start.run("why", *words, env=env, cwd=home)
+    found.check_returncode()
+    return found.stdout

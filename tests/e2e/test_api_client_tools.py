@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from tests.e2e.api_kit import (
     named,
     served,
     user,
+    why,
 )
 from tests.fakes.agent_kit import Workshop
 from tests.fakes.model_script import Script, calls, ok
@@ -254,6 +256,27 @@ async def test_a_named_session_takes_results_and_closes_forgotten_calls(tmp_path
         assert (forgotten.interrupted, said.content) == (AWAITING_CLIENT, "forget it")
         assert "not returned a result" in forgotten.content
         await sound(api)
+
+
+async def test_why_connects_a_call_with_the_message_that_brought_its_result(tmp_path: Path) -> None:
+    session = {"X-Holdfast-Session": "notes"}
+    async with ModelServer(CALL, ok("Sunny.")) as model, served(tmp_path, model) as api:
+        first = await api.chat.create(
+            model="scripted", messages=user("hi"), tools=[WEATHER], extra_headers=session
+        )
+        (call,) = calls_of(first)
+        await api.chat.create(
+            model="scripted", messages=[result(call)], tools=[WEATHER], extra_headers=session
+        )
+        assert api.kit.runner._store
+        brought, asked = await api.kit.runner._store.inbox.newest("api", 10)
+    shown = await asyncio.to_thread(why, tmp_path, asked.id)
+    assert "turn done, 1 model request: tool calls handed to the client" in shown
+    assert "now: it was answered with tool calls, which the client runs" in shown
+    shown = await asyncio.to_thread(why, tmp_path, brought.id)
+    assert f"brought results of the tool calls of turn {asked.turn_id}" in shown
+    (report,) = json.loads(await asyncio.to_thread(why, tmp_path, brought.id, "--json"))
+    assert report["client"]["continues"] == asked.turn_id
 
 
 async def test_responses_hand_out_calls_and_take_their_outputs(tmp_path: Path) -> None:

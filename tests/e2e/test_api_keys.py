@@ -13,7 +13,6 @@ import openai
 import pytest
 from openai import AsyncOpenAI
 
-from gateway.config.loader import read_environment
 from gateway.inbound.reader import read_event
 from gateway.inbound.request_options import decode_options
 from gateway.process.operations import OperationRefused
@@ -23,10 +22,8 @@ from sessions.records import InboxEntry, InboxState
 from sessions.store.store import SessionStore
 from sessions.values.clock import SystemClock
 from sessions.values.secret import Secret
-from tests.e2e.api_kit import HTTP, KEY, ApiKit, Wire, events, finish_of, served, text_of, user
-from tests.e2e.daemon import NO_FILE
+from tests.e2e.api_kit import HTTP, KEY, ApiKit, Wire, events, finish_of, served, text_of, user, why
 from tests.e2e.gateway_kit import opened, talkative
-from tests.fakes import warm_start
 from tests.fakes.agent_kit import Workshop
 from tests.fakes.model_script import calls, ok
 from tests.fakes.model_server import ModelServer
@@ -529,15 +526,12 @@ async def test_names_of_a_client_are_shown_by_why_and_counted_without_a_label(
     (report,) = json.loads(await asyncio.to_thread(why, tmp_path, first.id, "--json"))
     key = report["client"].pop("key")
     assert key.startswith("front.")
-    assert report["client"] == {"person": "api:front", "user": "ada-17", "chat": "chat-9"}
-
-
-def why(home: Path, *words: str) -> str:
-    """Return the output of `holdfast why` on a state folder."""
-    env = {**read_environment(), **NO_FILE, "HOLDFAST_HOME": str(home)}
-    found = warm_start.run("why", *words, env=env, cwd=home)
-    found.check_returncode()
-    return found.stdout
+    assert report["client"] == {
+        "person": "api:front",
+        "user": "ada-17",
+        "chat": "chat-9",
+        "continues": None,
+    }
 
 
 # --- the rest of the port --------------------------------------------------------------------

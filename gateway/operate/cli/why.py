@@ -6,6 +6,8 @@ from typing import Any
 import click
 import msgspec
 
+from agent.client_calls import turn_of_call
+from gateway.access.api_keys import Requester
 from gateway.config.loader import ConfigOptions
 from gateway.delivery.outbox import read_pauses
 from gateway.errors import HoldfastError
@@ -149,15 +151,20 @@ def report_data(report: MessageReport) -> dict[str, Any]:
 
 
 def _client_data(entry: InboxEntry) -> dict[str, str | None] | None:
-    """Return key, person, and the names that the client gives, of an API request."""
-    requester = story.api_requester(entry)
-    if requester is None:
+    """Return key, person, and the names that the client gives, of an API request.
+
+    `continues` is the turn whose tool calls the client has run.
+    """
+    options = story.api_options(entry)
+    if options is None:
         return None
+    requester = options.requester or Requester()
     return {
         "key": requester.key or None,
         "person": requester.person,
         "user": requester.named_user or None,
         "chat": requester.named_chat or None,
+        "continues": turn_of_call(options.tool_call_id) or None,
     }
 
 

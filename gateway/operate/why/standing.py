@@ -12,6 +12,7 @@ from gateway.operate.why.facts import (
 )
 from gateway.operate.why.shown import delivery_status
 from gateway.operate.why.story import is_command
+from gateway.turns.answer import HANDED_TO_CLIENT
 from sessions.records import (
     InboxEntry,
     InboxState,
@@ -274,6 +275,12 @@ def _cause_suffix(cause: str | None) -> str:
 
 
 def _answered(report: MessageReport) -> str:
+    turn = report.trace.turn
+    if turn and turn.cause == HANDED_TO_CLIENT:
+        return (
+            "it was answered with tool calls, which the client runs; a later message brings their "
+            "results"
+        )
     shown = [
         item for item in report.trace.items if item.kind is ItemKind.ANSWER and item.settled_at
     ]

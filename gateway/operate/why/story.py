@@ -4,12 +4,14 @@ from collections.abc import Iterator
 
 import msgspec
 
+from agent.client_calls import turn_of_call
 from gateway.access.api_keys import API_PLATFORM, Requester
 from gateway.inbound import decisions
 from gateway.inbound.decisions import InboxDecision
 from gateway.inbound.reader import read_event
-from gateway.inbound.request_options import decode_options
+from gateway.inbound.request_options import RequestOptions, decode_options
 from gateway.operate.why.facts import MessageReport
+from gateway.turns.answer import HANDED_TO_CLIENT
 from platforms.core.contract import InboundDelete, InboundEdit, InboundMessage
 from sessions.records import InboxEntry, ItemState, OutboxItem
 from sessions.values.text import shorten
@@ -56,8 +58,10 @@ def _timeline(report: MessageReport) -> Iterator[tuple[int, str]]:
     entry, turn, around = report.entry, report.trace.turn, report.around
     decision = f" (decision: {entry.decision})" if entry.decision else ""
     yield entry.received_at, f"received and stored as {entry.id}{decision}"
-    if requester := api_requester(entry):
-        yield entry.received_at, _describe_requester(requester)
+    if options := api_options(entry):
+        yield entry.received_at, _describe_requester(options.requester or Requester())
+        if source := turn_of_call(options.tool_call_id):
+            yield entry.received_at, f"brought results of the tool calls of turn {source}"
     yield from _corrections(report)
     if turn:
         if turn.started_at < entry.received_at:
@@ -70,9 +74,13 @@ def _timeline(report: MessageReport) -> Iterator[tuple[int, str]]:
             times = "once" if turn.resumed == 1 else f"{turn.resumed} times"
             yield turn.started_at, f"resumed {times} after a restart"
         if turn.finished_at is not None:
-            cause = f": {turn.cause}" if turn.cause else ""
+            handed = turn.cause == HANDED_TO_CLIENT
+            cause = "tool calls handed to the client" if handed else turn.cause
             tries = f"{turn.attempts} model request{'' if turn.attempts == 1 else 's'}"
-            yield turn.finished_at, f"turn {turn.state.value}, {tries}{cause}"
+            yield (
+                turn.finished_at,
+                f"turn {turn.state.value}, {tries}" + (f": {cause}" if cause else ""),
+            )
     for item in report.trace.items:
         yield item.created_at, f"{item.kind} {item.id} written"
         if item.settled_at is not None:
@@ -81,8 +89,8 @@ def _timeline(report: MessageReport) -> Iterator[tuple[int, str]]:
         yield entry.settled_at, "settled"
 
 
-def api_requester(entry: InboxEntry) -> Requester | None:
-    """Return the sender of an API request; None for other messages and for damaged ones."""
+def api_options(entry: InboxEntry) -> RequestOptions | None:
+    """Return the options of an API request; None for other messages and for damaged ones."""
     if entry.address.platform != API_PLATFORM or not entry.payload:
         return None
     try:
@@ -91,7 +99,7 @@ def api_requester(entry: InboxEntry) -> Requester | None:
         return None
     if not isinstance(event, InboundMessage) or not event.wishes:
         return None
-    return decode_options(event.wishes).requester or Requester()
+    return decode_options(event.wishes)
 
 
 def _describe_requester(requester: Requester) -> str:
