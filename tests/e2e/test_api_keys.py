@@ -25,7 +25,7 @@ from sessions.values.secret import Secret
 from tests.e2e.api_kit import HTTP, KEY, ApiKit, Wire, events, finish_of, served, text_of, user, why
 from tests.e2e.gateway_kit import opened, talkative
 from tests.fakes.agent_kit import Workshop
-from tests.fakes.model_script import calls, ok
+from tests.fakes.model_script import calls, ok, status
 from tests.fakes.model_server import ModelServer
 
 SESSION = {"X-Holdfast-Session": "mine"}
@@ -337,6 +337,21 @@ async def test_turn_of_a_guest_key_has_no_tools(tmp_path: Path) -> None:
             async with wire_with(api, await add(api, role, role=role)) as wire:
                 await wire.ask("hi")
             assert ("tools" in model.requests[-1].body) is offered
+
+
+async def test_errors_for_guests_name_no_settings(tmp_path: Path) -> None:
+    async with ModelServer(lambda _: (status(401),)) as model, served(tmp_path, model) as api:
+        shown = {}
+        keys = {role: await add(api, role, role=role) for role in ("guest", "member")}
+        for role, key in (keys | {"admin": KEY}).items():
+            async with client_with(api, key) as client:
+                with pytest.raises(openai.InternalServerError) as failed:
+                    await client.chat.completions.create(model="", messages=user("hi"))
+                with pytest.raises(openai.InternalServerError) as kept:
+                    await client.responses.create(model="", input="hi")
+                shown[role] = f"{failed.value.message} {kept.value.message}"
+        assert [role for role in shown if "model.api_key" in shown[role]] == ["admin"]
+        assert "cannot be used right now" in shown["guest"]
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from agent.events import FailureKind, TurnDone, VerdictName
 from agent.model.usage import Usage
+from gateway.access.policy import Role
 from gateway.http.api.failures import (
     INSUFFICIENT_QUOTA,
     INVALID_REQUEST_ERROR,
@@ -29,6 +30,8 @@ _TOO_LONG = (
     "the conversation exceeds the context window of the model. "
     "Input tokens exceed the configured limit"
 )
+_ADMIN = Role.ADMIN.name.lower()
+_HIDDEN_CAUSE = "the model cannot be used right now"
 _DEFAULT_WAIT_SECONDS = 10  # after a rate limit of a service that names no time
 QUEUE_FULL = HttpFailure(
     status=429,
@@ -77,8 +80,11 @@ class AnswerOutcome(msgspec.Struct, frozen=True):
         return "" if self.refusal.strip() in text else self.refusal
 
 
-def outcome_of(end: FeedEnd) -> AnswerOutcome:
-    """Return the outcome for the end of a turn."""
+def outcome_of(end: FeedEnd, role: str) -> AnswerOutcome:
+    """Return the outcome for the end of a turn, with the causes that a person of this role may read.
+
+    `role` is the decision of the inbox row.
+    """
     usage = _shown_usage(end.done) if end.done else Usage()
     match end.outcome:
         case FeedOutcome.ANSWERED:
@@ -88,7 +94,8 @@ def outcome_of(end: FeedEnd) -> AnswerOutcome:
             capped = end.done is not None and end.done.last_verdict is VerdictName.CAPPED
             return AnswerOutcome("length" if capped else "stop", usage=usage)
         case FeedOutcome.FAILED:
-            return _failed_outcome(end.done, end.cause, usage)
+            hides_cause = role != _ADMIN and _names_settings(end.done)
+            return _failed_outcome(end.done, _HIDDEN_CAUSE if hides_cause else end.cause, usage)
         case FeedOutcome.STOPPED:
             return AnswerOutcome("error", STOPPED, usage=usage)
         case FeedOutcome.INTERRUPTED:
@@ -97,6 +104,14 @@ def outcome_of(end: FeedEnd) -> AnswerOutcome:
             return AnswerOutcome("error", QUEUE_FULL)
         case FeedOutcome.NOT_STARTED:
             return AnswerOutcome("error", NOT_STARTED)
+
+
+def _names_settings(done: TurnDone | None) -> bool:
+    """Return True if the cause of a failed turn may name settings, which only help an admin."""
+    if done is None or done.tell_operator:
+        return True
+    is_stored = done.failure is None and done.last_verdict is None  # the store keeps only the cause
+    return is_stored and done.notice is NoticeId.TURN_FAILED and not done.over_budget
 
 
 def _shown_usage(done: TurnDone) -> Usage:

@@ -111,6 +111,7 @@ class _ResponseWriter:
         self._extra_headers = {SESSION_STATE_HEADER: state} if state else {}
         self._send = send
         self._stream = answer.stream
+        self._role = answer.subscription.entry.decision
         self._redactor = answer.redactor
         self._warnings = answer.warnings
         self._piece_builder = PieceBuilder(answer.redactor, with_reasoning=answer.with_reasoning)
@@ -187,7 +188,7 @@ class _ResponseWriter:
             await self._send_failure(INTERRUPTED)
 
     def _outcome(self, end: FeedEnd) -> AnswerOutcome:
-        return redact_outcome(outcome_of(end), self._redactor.redact)
+        return redact_outcome(outcome_of(end, self._role), self._redactor.redact)
 
     def _encode_events(self, news: Iterable[FeedEvent | FeedEnd]) -> bytes:
         pieces = self._read_pieces(news)

@@ -157,7 +157,8 @@ class ResponsesRoutes:
             queued = answer.options.background and answer.entry.state is InboxState.WAITING
             return form.encode_in_progress(queued=queued)
         clean = self._redactor.redact
-        return form.encode_answer(clean(answer.text), redact_outcome(outcome_of(answer.end), clean))
+        outcome = outcome_of(answer.end, answer.entry.decision)
+        return form.encode_answer(clean(answer.text), redact_outcome(outcome, clean))
 
 
 def _requested_id(request: Request) -> str:

@@ -36,6 +36,7 @@ ASKED = InboxEntry(
     state=InboxState.RUNNING,
     payload=b"",
     received_at=0,
+    decision="admin",
 )
 
 TimedEvents = Sequence[tuple[float, FeedEvent]]

@@ -248,7 +248,7 @@ ANSWERED = TurnDone(ending=TurnEnding.ANSWERED, text="x")
 def test_only_a_complete_answer_has_finish_reason_stop(
     end: FeedEnd, finish: str, status: int | None
 ) -> None:
-    outcome = outcome_of(end)
+    outcome = outcome_of(end, "admin")
     assert outcome.finish_reason == finish
     assert (outcome.failure and outcome.failure.status) == status
     assert (outcome.refusal == "why") is (finish == "content_filter")
@@ -256,26 +256,49 @@ def test_only_a_complete_answer_has_finish_reason_stop(
 
 @pytest.mark.parametrize("over", [FeedOutcome.STOPPED, FeedOutcome.INTERRUPTED, FeedOutcome.FAILED])
 def test_failures_of_begun_turns_forbid_automatic_retries(over: FeedOutcome) -> None:
-    failure = outcome_of(FeedEnd(over)).failure
+    failure = outcome_of(FeedEnd(over), "admin").failure
     assert failure
     assert failure.response_headers()["x-should-retry"] == "false"
 
 
 @pytest.mark.parametrize("over", [FeedOutcome.REFUSED, FeedOutcome.NOT_STARTED])
 def test_failures_before_a_turn_allow_a_delayed_retry(over: FeedOutcome) -> None:
-    failure = outcome_of(FeedEnd(over)).failure
+    failure = outcome_of(FeedEnd(over), "admin").failure
     assert failure
     assert "x-should-retry" not in failure.response_headers()
     assert int(failure.response_headers()["retry-after"]) > 0
 
 
+@pytest.mark.parametrize(
+    ("done", "hidden"),
+    [
+        pytest.param(failed(operator=True), True, id="only an admin can fix it"),
+        pytest.param(None, True, id="a broken turn"),
+        pytest.param(failed(last=None), True, id="read from the store"),
+        pytest.param(failed(last=VerdictName.CUT), False, id="a broken connection"),
+        pytest.param(failed(NoticeId.BUDGET_USED_UP, over_budget=True), False, id="a limit"),
+    ],
+)
+def test_only_admins_read_causes_that_name_settings(done: TurnDone | None, hidden: bool) -> None:
+    end = FeedEnd(FeedOutcome.FAILED, done, "set model.api_key")
+    for role in ("guest", "member", ""):
+        failure = outcome_of(end, role).failure
+        assert failure
+        assert ("model.api_key" not in failure.message) is hidden
+    for_admin = outcome_of(end, "admin").failure
+    assert for_admin
+    assert "model.api_key" in for_admin.message
+
+
 def test_error_text_of_a_model_service_is_redacted() -> None:
     key = "sk-abcdefghij0123456789ABCDEFGHIJ"
     clean = Redactor().redact
-    declined = outcome_of(FeedEnd(FeedOutcome.FAILED, failed(NoticeId.DECLINED), f"not with {key}"))
+    declined = outcome_of(
+        FeedEnd(FeedOutcome.FAILED, failed(NoticeId.DECLINED), f"not with {key}"), "admin"
+    )
     assert redact_outcome(declined, clean).refusal == "not with ***"
     broken = redact_outcome(
-        outcome_of(FeedEnd(FeedOutcome.FAILED, failed(), f"wrong key {key}")), clean
+        outcome_of(FeedEnd(FeedOutcome.FAILED, failed(), f"wrong key {key}"), "admin"), clean
     )
     assert broken.failure
     assert "wrong key ***" in broken.failure.message
