@@ -437,6 +437,7 @@ class Conversations:
                 post=self.pool.post,
                 ask=self.pool.ask,
                 erase_session=self.retention.erase_text,
+                count_background_turns=self._count_background_turns,
                 is_stopping=services.lifecycle.stopping.is_set,
             ),
             pictures=RequestPictures(fetcher, save_picture),
@@ -447,8 +448,13 @@ class Conversations:
                     read_token=signed_users.read if signed_users else None,
                 ),
                 client_tools=http.client_tools,
+                max_background_turns=http.max_requests,
             ),
         )
+
+    def _count_background_turns(self) -> int:
+        turns = (turn for _, turn in self.pool.running_turns())
+        return sum(runs_in_background(turn.request_options) for turn in turns)
 
     def make_operations(
         self,

@@ -3,15 +3,17 @@
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import openai
 import pytest
 from openai import AsyncOpenAI
 from openai.types.responses import Response
 
-from tests.e2e.api_kit import KEY, daemon_for, served, user
+from tests.e2e.api_kit import HTTP, KEY, daemon_for, served, user
 from tests.e2e.gateway_kit import talkative
 from tests.e2e.test_api_keys import add, client_with
 from tests.e2e.test_api_responses import MODEL, responses
@@ -53,6 +55,28 @@ async def test_an_answer_goes_on_without_its_client_and_is_polled(tmp_path: Path
         assert answer.background is True
         more = await client.ask("more", previous_response_id=begun.id)
         assert (more.output_text, more.background) == ("echo: more", False)
+
+
+async def test_no_more_answers_run_in_the_background_than_requests_may_run(tmp_path: Path) -> None:
+    async with (
+        ModelServer(talkative) as model,
+        served(tmp_path, model, http=msgspec.structs.replace(HTTP, max_requests=2)) as api,
+    ):
+        begun = [
+            await api.client.responses.create(model="", input="hang", background=True)
+            for _ in range(2)
+        ]
+        for each in begun:
+            await polled(partial(api.client.responses.retrieve, each.id), until=OPEN[1:])
+        with pytest.raises(openai.RateLimitError) as refused:
+            await api.client.responses.create(model="", input="hi", background=True)
+        assert refused.value.response.headers["retry-after"] == "1"
+        assert (await api.client.responses.create(model="", input="hi")).output_text == "echo: hi"
+        await api.client.responses.cancel(begun[0].id)
+        more = await api.client.responses.create(model="", input="more", background=True)
+        answer = await polled(lambda: api.client.responses.retrieve(more.id))
+        assert answer.output_text == "echo: more"
+        await api.client.responses.cancel(begun[1].id)
 
 
 async def test_a_queued_answer_is_shown_as_queued_and_can_be_cancelled(tmp_path: Path) -> None:

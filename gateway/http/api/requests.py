@@ -33,6 +33,7 @@ from gateway.http.api.fetch_pictures import RequestPictures
 from gateway.http.api.models import ModelResolver
 from gateway.http.api.plain.tasks import is_task
 from gateway.http.client_names import ClientNames
+from gateway.http.concurrency import TOO_MANY_REQUESTS
 from gateway.inbound.reader import origin_of, read_event
 from gateway.inbound.reception import MessageRejected, source_of
 from gateway.inbound.request_options import (
@@ -105,6 +106,8 @@ class ConversationAccess(msgspec.Struct, frozen=True, kw_only=True):
     ask: Callable[[str, Event], Awaitable[object]]
     """Like `post`, but returns after the event is handled."""
     erase_session: Callable[[str], Awaitable[None]]
+    count_background_turns: Callable[[], int]
+    """Return the number of running turns that need no client."""
     is_stopping: Callable[[], bool]
 
 
@@ -113,6 +116,7 @@ class RequestPolicy(msgspec.Struct, frozen=True, kw_only=True):
 
     client_names: ClientNames
     client_tools: ClientToolPolicy
+    max_background_turns: int
 
 
 class ApiRequests:
@@ -132,7 +136,7 @@ class ApiRequests:
     ) -> None:
         self.model_resolver = model_resolver
         self.client_names = policy.client_names
-        self._tool_policy = policy.client_tools
+        self._policy = policy
         self.stored_answers = StoredAnswers(store)
         self._lookup = ConversationLookup(store, self.stored_answers)
         self._store = store
@@ -157,6 +161,11 @@ class ApiRequests:
         """
         if self._conversations.is_stopping():
             raise RequestRefused(NOT_READY)
+        if (
+            request.background
+            and self._conversations.count_background_turns() >= self._policy.max_background_turns
+        ):
+            raise RequestRefused(TOO_MANY_REQUESTS)
         _check_headers(session, idempotency_key)
         request = msgspec.structs.replace(
             request,
@@ -355,7 +364,7 @@ class ApiRequests:
             digest=request.digest,
             kept=request.retrievable,
             called=request.model or self.model_resolver.default_model(destination.key),
-            answer=apply_policy(request.options, self._tool_policy),
+            answer=apply_policy(request.options, self._policy.client_tools),
             tool_call_id=said.tool_call_id or "",
             echo=request.echo,
             requester=None if requester == Requester() else requester,
