@@ -477,7 +477,7 @@ async def test_status_and_sessions_show_the_present_state(tmp_path: Path) -> Non
         await screen.say(CHAT, "/sessions")
         await screen.until(CHAT, lambda seen: any(LISTED.match(each.text) for each in seen))
         await screen.say(CHAT, "/resume *9")
-        await screen.shows(CHAT, "There's no earlier conversation “\\*9” here. /sessions shows")
+        await screen.shows(CHAT, "There's no earlier conversation “\\*9” here. /sessions lists")
         await screen.say(CHAT, "/resume 1")
         await screen.shows(CHAT, "echo: next")
         await screen.say(CHAT, "/resume 9")

@@ -241,7 +241,7 @@ async def test_an_idle_conversation_starts_a_new_session(tmp_path: Path) -> None
         clock.ahead = 31 * 60_000
         await kit.screen.say(CHAT, "second")
         await kit.screen.shows(
-            CHAT, "🆕 New conversation, because the previous one was quiet", "second"
+            CHAT, "🆕 New conversation, because the previous one was inactive", "second"
         )
         assert await kit.asked(2) == [{"role": "user", "content": "second"}]
     async with opened(tmp_path) as store:

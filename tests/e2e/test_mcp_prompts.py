@@ -80,7 +80,7 @@ async def test_help_lists_the_prompts_under_a_heading(tmp_path: Path) -> None:
         gateway(tmp_path, model, a_screen(), admins=ADMINS, mcp=(server(tmp_path),)) as kit,
     ):
         await kit.screen.say(CHAT, "/help", sender=ANN)
-        (shown,) = await kit.screen.shows(CHAT, "Prompts of MCP servers")
+        (shown,) = await kit.screen.shows(CHAT, "Prompts from MCP servers")
         lines = shown.text.splitlines()
         listed = lines[lines.index(next(each for each in lines if "Prompts of" in each)) + 1 :]
         assert listed == [

@@ -385,8 +385,9 @@ def report(
     early, later = second[:quarter], second[quarter:]
     grown = slope(second)
     first, last = second[0].megabytes, second[-1].megabytes
+    enough = plan.people if short else plan.turns  # on a busy machine people ask less often
     rows = [
-        ("turns answered", f"{answered.total()} {dict(answered)}", answered.total() >= plan.turns),
+        ("turns answered", f"{answered.total()} {dict(answered)}", answered.total() >= enough),
         ("delay of the platforms", f"at most {delay:.2f} s", delay <= OWN_DELAY or short),
         ("time, restarts", f"{took:.0f} s, {restarts}", restarts > 0 or short),
         ("missing, twice, odd", str(len(faults)), not faults),
