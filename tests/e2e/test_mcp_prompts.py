@@ -82,7 +82,7 @@ async def test_help_lists_the_prompts_under_a_heading(tmp_path: Path) -> None:
         await kit.screen.say(CHAT, "/help", sender=ANN)
         (shown,) = await kit.screen.shows(CHAT, "Prompts from MCP servers")
         lines = shown.text.splitlines()
-        listed = lines[lines.index(next(each for each in lines if "Prompts of" in each)) + 1 :]
+        listed = lines[lines.index(next(each for each in lines if "Prompts from" in each)) + 1 :]
         assert listed == [
             "/digest TEXT [style=STYLE] · Digest a text. (post)",
             "/post_stop · Say how to stop. (post)",
