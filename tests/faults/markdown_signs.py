@@ -89,6 +89,9 @@ class Dialect:
     html: bool = False  # <b>, <a href>, <details> and some more
     scripts: bool = False  # emphasis beside punctuation in Chinese, Japanese and Korean text
     cells: bool = False  # a bar inside code does not end a cell
+    bars: bool = (
+        False  # a line without a bar is no row, since models write text right below a table
+    )
     citations: bool = False  # [[1]][1] is one link
     plain_html: bool = False  # with neither underlines nor sections
 
@@ -299,6 +302,11 @@ def _outdented(found: re.Match[str]) -> str:
     return found[1] + re.sub("^ {4}", "", found[2], flags=re.MULTILINE)
 
 
+_TEXT_BELOW_ROWS = re.compile(
+    r"^( {0,3}\|?[ ]*:?-+:?[ ]*\|[-:| ]*\n(?:.*\|.*\n)*)(?=[^|\n]*[^|\s][^|\n]*$)", re.MULTILINE
+)
+
+
 def _joined_cells(row: re.Match[str]) -> str:
     """Escape the bars inside the code of a row."""
     return re.sub(r"`[^`]*`", lambda code: re.sub(r"(?<!\\)\|", r"\\|", code[0]), row[0])
@@ -337,7 +345,9 @@ class Tree:
 
     def read(self, md: str) -> tuple[list[Sign], set[str]]:
         """Give the signs of a text, and where its links lead."""
-        md = md.replace("\r\n", "\n").replace("\r", "\n")  # the patterns below know only one line end
+        md = md.replace("\r\n", "\n").replace(
+            "\r", "\n"
+        )  # the patterns below know only one line end
         if self._dialect.formulas:
             md = re.sub(
                 r"^( *)\$\$\n(.+?)\n *\$\$ *$", r"\1$$\2$$", md, flags=re.MULTILINE | re.DOTALL
@@ -349,6 +359,8 @@ class Tree:
             md = re.sub(r"\[\[([^\[\]]*)\]\](?=\[)", r"[\\[\1\\]]", md)
         if self._dialect.cells:
             md = re.sub(r"^\|.*", _joined_cells, md, flags=re.MULTILINE)
+        if self._dialect.bars:
+            md = _TEXT_BELOW_ROWS.sub(r"\1\n", md)
         if self._dialect.references:
             notes = r"^( *\[\^\w+\]:.*(?:\n.+)*)((?:\n\n? {4,}.*)+)"
             md = re.sub(notes, _outdented, md, flags=re.MULTILINE)
