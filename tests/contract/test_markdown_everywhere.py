@@ -18,6 +18,7 @@ from tests.faults.markdown import (
 )
 from tests.faults.markdown_seen import discord, slack, telegram_rich, telegram_text
 from tests.faults.markdown_signs import Dialect, Sign
+from tests.faults.markdown_stages import FULL
 from tests.faults.markdown_texts import NASTY, text_of
 
 TEXTS = 60
@@ -86,6 +87,21 @@ PLAIN = Dialect()
 def test_the_judge_detects_rendering_errors(md: str, shown: str, complaint: str) -> None:
     assert any(each.startswith(complaint) for each in judge(md, PLAIN, slack(shown)))
     assert list(judge(md, PLAIN, slack(md))) == []
+
+
+@pytest.mark.parametrize(
+    ("md", "shown"),
+    [
+        ("x[^1]\r\n\r\n[^1]: y\r\n\r\n1. a\r\n     - b", "x[1]\n\n[1]: y\n\n1. a\n   - b"),
+        ("- [x] <br> a", "- ☑ a"),
+        ("a | b\n--|--\nc | d\ne", "a | b\n--|--\nc | d\n\ne"),
+        ("the [a](tel:1) the a, the b", "the a (tel:1) the a, the b"),
+        ("![a](https://e.org) ab", "[🖼 a](https://e.org) ab"),
+        ("every x the every y", "every one\ntwo the ev every x the every y"),
+    ],
+)
+def test_the_judge_accepts_the_same_meaning_in_other_words(md: str, shown: str) -> None:
+    assert list(judge(md, FULL, slack(shown))) == []
 
 
 def _read(signs: list[Sign]) -> list[tuple[str, set[object]]]:

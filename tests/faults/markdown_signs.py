@@ -303,7 +303,7 @@ def _outdented(found: re.Match[str]) -> str:
 
 
 _TEXT_BELOW_ROWS = re.compile(
-    r"^( {0,3}\|?[ ]*:?-+:?[ ]*\|[-:| ]*\n(?:.*\|.*\n)*)(?=[^|\n]*[^|\s][^|\n]*$)", re.MULTILINE
+    r"^( {0,3}\|? *:?-+:? *\|[-:| ]*+\n(?:[^|\n]*+\|.*+\n)*+)(?=(?! *+$)[^|\n]++$)", re.MULTILINE
 )
 
 
@@ -486,6 +486,7 @@ _NEAREST_FIRST = (
 )
 """How many signs must be the same, and how far they may be away, after something was added."""
 
+_PICTURE = "🖼"
 _LONG_RUN, _FAR, _SEED = 100, 6000, 3
 
 
@@ -533,7 +534,8 @@ def _compare(meant: list[Sign], seen: list[Sign], targets: set[str], search: Sea
     verdict = Verdict()
     meant, indents = _folded(meant)
     seen, blanks = _folded(seen)
-    pairs, lost = _aligned(meant, seen, {f"({_bare(each)})" for each in targets if each}, search)
+    added = {f"({each})" for target in targets if target for each in (target, _bare(target))}
+    pairs, lost = _aligned(meant, seen, added, search)
     if lost and (missing := _first_missing(meant, seen)) is not None:
         verdict.lost += [_around(meant, place) for place in (missing, *lost)]
     shown = "".join(sign.char for sign in seen)
@@ -595,7 +597,8 @@ def _after_added(said: str, place: int, shown: str, at: int, added: set[str]) ->
     for each in added if shown[at : at + 1] == "(" else ():
         if shown.startswith(each, at) and not said.startswith(each, place):
             return at + len(each)
-    return at
+    picture = shown[at : at + 1] == _PICTURE != said[place]
+    return at + picture
 
 
 def _nearest(said: str, place: int, shown: str, at: int, _added: set[str]) -> int:
