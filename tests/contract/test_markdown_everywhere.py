@@ -122,6 +122,7 @@ def _read(signs: list[Sign]) -> list[tuple[str, set[object]]]:
         ("***a***", [("a", {"bold", "italic"})]),
         ("2*3*4", [("2", set()), ("3", {"italic"}), ("4", set())]),
         ("snake_case_x _y_", [("snake_case_x", set()), ("y", {"italic"})]),
+        ("a_b c_日", [("a", set()), ("b", {"italic"}), ("c", {"italic"}), ("日", set())]),
         ("\\*a\\* `*`", [("*a*", set()), ("*", {"code"})]),
         ("#### a", [("####", set()), ("a", set())]),
         ("## a", [("a", {("heading", "2")})]),

@@ -50,6 +50,7 @@ def shows(shown: str, md: str) -> bool:
         ("a_b `c_d` e_f_g `h_`", "a_b `c_d` e\\_f\\_g `h_`"),
         ("a_b __c__ `d__e` `f_`", "a\\_b **c** `d__e` `f_`"),
         ("a_b and c_d", "a_b and c_d"),
+        ("a_b and c_日", "a\\_b and c_日"),
         ("snake_case_name __not closed", "snake_case_name \\_\\_not closed"),
         ("`__x__ || [a](b)`", "`__x__ || [a](b)`"),
         ("**a***b*", "**a**\u200b*b*"),
