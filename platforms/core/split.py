@@ -191,6 +191,7 @@ class _Splitter:
         self._lines_above = lines_above
         self._known_line = (0, 0)  # a place, and the start of its line
         self._empty_lines = (0, 0)  # quote lines without text
+        self._in_item = (-1, False)  # a line, and whether it belongs to a list item
 
     def piece(self, start: int) -> TextPiece:
         """Cut off the piece that begins at `start`."""
@@ -224,7 +225,9 @@ class _Splitter:
         if quoted := _QUOTED.match(self.md, line, stop):
             return quoted[0]
         quoted = _QUOTED_IN_ITEM.match(self.md, line, stop)
-        return quoted["marks"] if quoted and self._indent(line, None) else ""  # else code
+        if quoted and self._in_item[0] != line:
+            self._in_item = (line, self._indent(line, None) > 0)
+        return quoted["marks"] if quoted and self._in_item[1] else ""  # else code
 
     def _header(self, start: int) -> str:
         """Return the header of the table that continues at `start`."""
