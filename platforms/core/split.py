@@ -33,6 +33,8 @@ _ZERO_WIDTH_JOINER = "\u200d"
 _MAX_CLUSTER = 16
 
 _QUOTED = re.compile(r" {0,3}(?:>[ \t]?)+")
+_QUOTED_IN_ITEM = re.compile(r" {4,}(?P<marks>(?:>[ \t]?)+)")
+_UNDERLINE = re.compile(r"[ >]*(?:=+|-+)[ \t]*$", re.MULTILINE)
 _POINT = re.compile(r"(?:[-*+]|\d{1,9}[.)])[ \t]")
 _ITEM = re.compile(r" *(?:[-*+]|\d{1,9}[.)])[ \t]+")
 _NUMBER = re.compile(r"^(\d{1,9})([.)])(?=[ \t])")
@@ -189,6 +191,7 @@ class _Splitter:
         self._lines_above = lines_above
         self._known_line = (0, 0)  # a place, and the start of its line
         self._empty_lines = (0, 0)  # quote lines without text
+        self._in_item = (-1, False)  # a line, and whether it belongs to a list item
 
     def piece(self, start: int) -> TextPiece:
         """Cut off the piece that begins at `start`."""
@@ -211,12 +214,20 @@ class _Splitter:
         opening = f"{fence.opening}\n" if fence else ""
         line = self._line_start(start)
         if line < start:
-            # Longer marks are not repeated anyway.
-            quoted = _QUOTED.match(self.md, line, min(start, line + self._limit))
-            again = opening + (quoted[0] if quoted else "")
+            again = opening + self._quote_marks(line, start)
         else:
             again = opening or self._header(start)
         return again if text_length(again, self._unit) <= self._limit // 3 else opening
+
+    def _quote_marks(self, line: int, start: int) -> str:
+        """Return the quote marks of a line that continues at `start`."""
+        stop = min(start, line + self._limit)  # longer marks are not repeated anyway
+        if quoted := _QUOTED.match(self.md, line, stop):
+            return quoted[0]
+        quoted = _QUOTED_IN_ITEM.match(self.md, line, stop)
+        if quoted and self._in_item[0] != line:
+            self._in_item = (line, self._indent(line, None) > 0)
+        return quoted["marks"] if quoted and self._in_item[1] else ""  # else code
 
     def _header(self, start: int) -> str:
         """Return the header of the table that continues at `start`."""
@@ -407,13 +418,15 @@ class _Splitter:
         return indent if indent > 1 else 0
 
     def _avoid_tearing(self, start: int, cut: int) -> int:
-        """Move a cut in front of a table header or a pair of marks that it would split."""
+        """Move a cut in front of a table header, a heading or a pair of marks that it would split."""
         low = start + (cut - start) // 4
         if fence_at(self._fences, cut):
             return cut
         if self.md[cut : cut + 1] == "\n":
             if (header := self._torn_header(start, cut)) > low:
                 return header - 1
+            if _UNDERLINE.match(self.md, cut + 1) and (title := self._title(start, cut)) > low:
+                return title - 1
             if _BEGINS.match(self.md, cut + 1):
                 return self._shallowest_cut(start + (cut - start) // 2, cut)
         first = cut
@@ -441,6 +454,17 @@ class _Splitter:
             if line.strip() and _spaces(line) < indent:
                 best, indent = place, _spaces(line)
         return best
+
+    def _title(self, start: int, cut: int) -> int:
+        """Return the start of the lines that the underline below the cut makes a heading, or -1."""
+        line = cut + 1
+        while (above := self.md.rfind("\n", start, line - 1) + 1) > start:
+            if not self.md[above : line - 1].strip("> \t\r"):
+                break
+            line = above
+            if _BEGINS.match(self.md, line):
+                break
+        return line if line <= cut else -1
 
     def _torn_header(self, start: int, cut: int) -> int:
         """Return the start of a table header without a row before the cut, or -1."""

@@ -62,10 +62,13 @@ _MARKUP_LOOKALIKE = re.compile(
 )
 _ENDS_EMPHASIS = re.compile(r"(?<!\\)_(?![0-9A-Za-z_])")
 _NAME_SIGN = re.compile(
-    r"```.*?```|(?P<ticks>`+)(?!`).*?(?<!`)(?P=ticks)(?!`)|https?://[^\s<]+"
+    r"\\[^0-9A-Za-z\s]|```.*?```|(?P<ticks>`+)(?!`).*?(?<!`)(?P=ticks)(?!`)|https?://[^\s<]+"
     r"|(?P<sign>(?<=[^\W_])_(?=[^\W_]))",
     re.DOTALL,
 )
+_ESCAPE_OR_RUN = re.compile(r"\\.|(?P<run>_+)", re.DOTALL)
+_WORD_SIGN = re.compile(r"[0-9A-Za-z_]")
+_PAIR = 2
 _BLANK = re.compile(r"[\s\ufeff]")  # ends the address of a link on Discord
 _BLOCK_LOOKALIKE = re.compile(r"^( *)(?:(#{1,3} |-# |>>? |>>> |[-*] )|(\d+)(\. ))", re.MULTILINE)
 
@@ -73,22 +76,37 @@ _BLOCK_LOOKALIKE = re.compile(r"^( *)(?:(#{1,3} |-# |>>? |>>> |[-*] )|(\d+)(\. )
 def render(md: str, limit: int = MAX_CHARS) -> str:
     """Return the message text, at most `limit` long if the Markdown source is."""
     blocks = parse(re.sub("[\0-\x08\x0b-\x1f]", lambda sign: "\n"[sign[0] not in "\r\n" :], md))
+    unguarded = ""
     for layout in (_aligned_table, _compact_table):
         text = _MarkdownWriter(layout).draw(blocks)
         if len(text) <= limit and (text.strip() or not md.strip()):
             guarded = _guard_names(text)
-            return guarded if len(guarded) <= limit else text
-    return md
+            if len(guarded) <= limit:
+                return guarded
+            unguarded = unguarded or text
+    return unguarded or md
 
 
 def _guard_names(text: str) -> str:
-    """Escape the `_` of names such as a_b if Discord may read emphasis from there on.
+    """Escape the `_` of names such as a_b from which Discord would read emphasis.
 
-    Discord's emphasis may begin inside a word, and end inside code or a URL.
+    Discord's emphasis may begin inside a word, lasts until the next single `_`, which a sign that is
+    no letter must follow, and may end inside code or a URL.
     """
     if not _ENDS_EMPHASIS.search(text):
         return text
-    return _NAME_SIGN.sub(lambda found: "\\_" if found["sign"] else found[0], text)
+    names = {found.start() for found in _NAME_SIGN.finditer(text) if found["sign"]}
+    open_signs, ends = [], False
+    for run in reversed([each for each in _ESCAPE_OR_RUN.finditer(text) if each["run"]]):
+        if run.start() in names and ends:
+            open_signs.append(run.start())
+        elif len(run["run"]) % _PAIR:
+            ends = not _WORD_SIGN.match(text, run.end())
+    pieces, place = [], 0
+    for start in reversed(open_signs):
+        pieces += [text[place:start], "\\"]
+        place = start
+    return "".join(pieces) + text[place:]
 
 
 TableLayout = Callable[[list[list[str]], bool], list[str]]
@@ -189,12 +207,12 @@ def _without_heading(block: Block) -> Block:
 
 
 def _heading(block: Heading) -> str:
+    """Return one heading per line, because a line break ends a heading on Discord."""
     if block.level > _HEADING_LEVELS:
         return _lines((Styled("bold", block.children),))
-    text = _lines(block.children).replace("\n", " ")
-    if text.endswith("#"):
-        text = f"{text[:-1]}\\#"
-    return f"{'#' * block.level} {text}" if text else ""
+    titles = [line.strip() for line in _lines(block.children, breaks_in_links=False).split("\n")]
+    ends = [f"{title[:-1]}\\#" if title.endswith("#") else title for title in titles if title]
+    return "\n".join(f"{'#' * block.level} {title}" for title in ends)
 
 
 def _code(lines: list[str], language: str) -> str:
@@ -250,12 +268,14 @@ class _StyledRun(msgspec.Struct, frozen=True):
     link: Link | None = None
 
 
-def _lines(inside: Inlines) -> str:
+def _lines(inside: Inlines, *, breaks_in_links: bool = True) -> str:
     """Return the text of a paragraph, with line starts escaped that Discord reads as blocks."""
     out = ""
     for _, group in groupby(_runs(inside, ()), key=lambda run: id(run.link)):
         runs = list(group)
         link = runs[0].link
+        if link and not breaks_in_links:
+            runs = [msgspec.structs.replace(run, text=run.text.replace("\n", " ")) for run in runs]
         text = _link(link, runs) if link else _join_runs(runs)
         out += _ZERO_WIDTH_SPACE + text if _marks_collide(out, text) else text
     return _BLOCK_LOOKALIKE.sub(_escape_block, out)

@@ -18,6 +18,7 @@ from tests.faults.markdown import (
 )
 from tests.faults.markdown_seen import discord, slack, telegram_rich, telegram_text
 from tests.faults.markdown_signs import Dialect, Sign
+from tests.faults.markdown_stages import FULL
 from tests.faults.markdown_texts import NASTY, text_of
 
 TEXTS = 60
@@ -88,6 +89,21 @@ def test_the_judge_detects_rendering_errors(md: str, shown: str, complaint: str)
     assert list(judge(md, PLAIN, slack(md))) == []
 
 
+@pytest.mark.parametrize(
+    ("md", "shown"),
+    [
+        ("x[^1]\r\n\r\n[^1]: y\r\n\r\n1. a\r\n     - b", "x[1]\n\n[1]: y\n\n1. a\n   - b"),
+        ("- [x] <br> a", "- ☑ a"),
+        ("a | b\n--|--\nc | d\ne", "a | b\n--|--\nc | d\n\ne"),
+        ("the [a](tel:1) the a, the b", "the a (tel:1) the a, the b"),
+        ("![a](https://e.org) ab", "[🖼 a](https://e.org) ab"),
+        ("every x the every y", "every one\ntwo the ev every x the every y"),
+    ],
+)
+def test_the_judge_accepts_the_same_meaning_in_other_words(md: str, shown: str) -> None:
+    assert list(judge(md, FULL, slack(shown))) == []
+
+
 def _read(signs: list[Sign]) -> list[tuple[str, set[object]]]:
     found: list[tuple[str, set[object]]] = []
     for sign in signs:
@@ -106,6 +122,7 @@ def _read(signs: list[Sign]) -> list[tuple[str, set[object]]]:
         ("***a***", [("a", {"bold", "italic"})]),
         ("2*3*4", [("2", set()), ("3", {"italic"}), ("4", set())]),
         ("snake_case_x _y_", [("snake_case_x", set()), ("y", {"italic"})]),
+        ("a_b c_日", [("a", set()), ("b", {"italic"}), ("c", {"italic"}), ("日", set())]),
         ("\\*a\\* `*`", [("*a*", set()), ("*", {"code"})]),
         ("#### a", [("####", set()), ("a", set())]),
         ("## a", [("a", {("heading", "2")})]),

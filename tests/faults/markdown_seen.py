@@ -208,7 +208,7 @@ _BARE = re.compile(r"https?://[^\s<]+[^<.,:;\"'\]\s]")
 _PING = re.compile(r"@(?:everyone|here)|<@[!&]?\d+>|<#\d+>")
 _STRESS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("italic", re.compile(r"\*(?=\S)((?:\*\*|\\.|\s+(?:\\.|[^\s*\\]|\*\*)|[^\s*\\])+?)\*(?!\*)", re.DOTALL)),
-    ("italic", re.compile(r"\b_((?:__|\\.|[^\\_])+?)_\b", re.DOTALL)),
+    ("italic", re.compile(r"\b_((?:__|\\.|[^\\_])+?)_\b", re.DOTALL | re.ASCII)),
     ("bold", re.compile(r"\*\*((?:\\.|[^\\])+?)\*\*(?!\*)", re.DOTALL)),
     ("underline", re.compile(r"__((?:\\.|[^\\])+?)__(?!_)", re.DOTALL)),
     ("strike", re.compile(r"~~(.+?)~~(?!_)", re.DOTALL)),

@@ -8,7 +8,7 @@ what was lost on the way, what has lost its looks, and which marks are seen that
 import functools
 import html
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -89,6 +89,9 @@ class Dialect:
     html: bool = False  # <b>, <a href>, <details> and some more
     scripts: bool = False  # emphasis beside punctuation in Chinese, Japanese and Korean text
     cells: bool = False  # a bar inside code does not end a cell
+    bars: bool = (
+        False  # a line without a bar is no row, since models write text right below a table
+    )
     citations: bool = False  # [[1]][1] is one link
     plain_html: bool = False  # with neither underlines nor sections
 
@@ -299,6 +302,11 @@ def _outdented(found: re.Match[str]) -> str:
     return found[1] + re.sub("^ {4}", "", found[2], flags=re.MULTILINE)
 
 
+_TEXT_BELOW_ROWS = re.compile(
+    r"^( {0,3}\|? *:?-+:? *\|[-:| ]*+\n(?:[^|\n]*+\|.*+\n)*+)(?=(?! *+$)[^|\n]++$)", re.MULTILINE
+)
+
+
 def _joined_cells(row: re.Match[str]) -> str:
     """Escape the bars inside the code of a row."""
     return re.sub(r"`[^`]*`", lambda code: re.sub(r"(?<!\\)\|", r"\\|", code[0]), row[0])
@@ -337,6 +345,9 @@ class Tree:
 
     def read(self, md: str) -> tuple[list[Sign], set[str]]:
         """Give the signs of a text, and where its links lead."""
+        md = md.replace("\r\n", "\n").replace(
+            "\r", "\n"
+        )  # the patterns below know only one line end
         if self._dialect.formulas:
             md = re.sub(
                 r"^( *)\$\$\n(.+?)\n *\$\$ *$", r"\1$$\2$$", md, flags=re.MULTILINE | re.DOTALL
@@ -348,6 +359,8 @@ class Tree:
             md = re.sub(r"\[\[([^\[\]]*)\]\](?=\[)", r"[\\[\1\\]]", md)
         if self._dialect.cells:
             md = re.sub(r"^\|.*", _joined_cells, md, flags=re.MULTILINE)
+        if self._dialect.bars:
+            md = _TEXT_BELOW_ROWS.sub(r"\1\n", md)
         if self._dialect.references:
             notes = r"^( *\[\^\w+\]:.*(?:\n.+)*)((?:\n\n? {4,}.*)+)"
             md = re.sub(notes, _outdented, md, flags=re.MULTILINE)
@@ -413,6 +426,7 @@ class Tree:
                 self._point()
                 self._page.say("☐" if task[1] == " " else "☑", frozenset())
                 self._page.space(SPACE)
+                self._begun = len(self._page.signs)
                 children[0].content = children[0].content[task.end() :]
         self._point()
         for number, child in enumerate(children):
@@ -472,6 +486,9 @@ _NEAREST_FIRST = (
 )
 """How many signs must be the same, and how far they may be away, after something was added."""
 
+_PICTURE = "🖼"
+_LONG_RUN, _FAR, _SEED = 100, 6000, 3
+
 
 @dataclass
 class Verdict:
@@ -486,19 +503,39 @@ class Verdict:
     def formatted(self) -> bool:
         return not (self.plain or self.literal or self.joined)
 
+    def weight(self) -> tuple[int, int]:
+        """Return the number of losses, and of all that is wrong."""
+        others = len(self.plain) + len(self.literal) + len(self.joined)
+        return len(self.lost), len(self.lost) + others
+
     def __iter__(self) -> Iterator[str]:
         for name in ("lost", "plain", "literal", "joined"):
             yield from (f"{name}: {each}" for each in getattr(self, name)[:3])
 
 
 def compare(meant: list[Sign], seen: list[Sign], targets: set[str]) -> Verdict:
-    """Compare what a text means, and where its links lead, with what is seen."""
-    verdict = Verdict()
+    """Compare what a text means, and where its links lead, with what is seen.
+
+    The same words may come twice, so there are several ways to pair the signs. One in which
+    everything is there proves that everything is there.
+    """
     if not meant:
-        return verdict  # there is nothing to see: it does not matter how that is shown
+        return Verdict()  # there is nothing to see: it does not matter how that is shown
+    nearest = _compare(meant, seen, targets, _nearest)
+    if not list(nearest):
+        return nearest
+    return min(nearest, _compare(meant, seen, targets, _longest), key=Verdict.weight)
+
+
+Search = Callable[[str, int, str, int, set[str]], int]
+
+
+def _compare(meant: list[Sign], seen: list[Sign], targets: set[str], search: Search) -> Verdict:
+    verdict = Verdict()
     meant, indents = _folded(meant)
     seen, blanks = _folded(seen)
-    pairs, lost = _aligned(meant, seen, {f"({_bare(each)})" for each in targets if each})
+    added = {f"({each})" for target in targets if target for each in (target, _bare(target))}
+    pairs, lost = _aligned(meant, seen, added, search)
     if lost and (missing := _first_missing(meant, seen)) is not None:
         verdict.lost += [_around(meant, place) for place in (missing, *lost)]
     shown = "".join(sign.char for sign in seen)
@@ -537,23 +574,16 @@ def _in_table(sign: Sign) -> bool:
 
 
 def _aligned(
-    meant: list[Sign], seen: list[Sign], added: set[str]
+    meant: list[Sign], seen: list[Sign], added: set[str], search: Search
 ) -> tuple[list[tuple[int, int]], list[int]]:
     """Pair the signs, in order; what was `added`, and anything else, is passed over."""
     said = "".join(sign.char for sign in meant)
     shown = "".join(sign.char for sign in seen)
     pairs, lost, at = [], [], 0
     for place, char in enumerate(said):
-        for each in added if shown[at : at + 1] == "(" else ():
-            if shown.startswith(each, at) and not said.startswith(each, place):
-                at += len(each)
-                break
+        at = _after_added(said, place, shown, at, added)
         if shown[at : at + 1] != char:
-            found = -1
-            for length, far in _NEAREST_FIRST:
-                found = shown.find(said[place : place + length], at, at + far)
-                if found >= 0:
-                    break
+            found = search(said, place, shown, at, added)
             if found < 0:
                 lost.append(place)
                 continue
@@ -561,6 +591,40 @@ def _aligned(
         pairs.append((place, at))
         at += 1
     return pairs, lost
+
+
+def _after_added(said: str, place: int, shown: str, at: int, added: set[str]) -> int:
+    for each in added if shown[at : at + 1] == "(" else ():
+        if shown.startswith(each, at) and not said.startswith(each, place):
+            return at + len(each)
+    picture = shown[at : at + 1] == _PICTURE != said[place]
+    return at + picture
+
+
+def _nearest(said: str, place: int, shown: str, at: int, _added: set[str]) -> int:
+    """Find where the same signs go on, near by."""
+    for length, far in _NEAREST_FIRST:
+        found = shown.find(said[place : place + length], at, at + far)
+        if found >= 0:
+            return found
+    return -1
+
+
+def _longest(said: str, place: int, shown: str, at: int, added: set[str]) -> int:
+    """Find where the most signs are the same, with what was `added` in between."""
+    best, most, far = -1, 0, at + _FAR
+    found = shown.find(said[place : place + _SEED], at, far)
+    while found >= 0 and most < _LONG_RUN:
+        run, there = 0, found
+        while run < _LONG_RUN and place + run < len(said):
+            there = _after_added(said, place + run, shown, there, added)
+            if shown[there : there + 1] != said[place + run]:
+                break
+            run, there = run + 1, there + 1
+        if run > most:
+            best, most = found, run
+        found = shown.find(said[place : place + _SEED], found + 1, far)
+    return best if best >= 0 else _nearest(said, place, shown, at, added)
 
 
 def _folded(signs: list[Sign]) -> tuple[list[Sign], list[str]]:

@@ -48,6 +48,7 @@ FULL = Dialect(
     html=True,
     scripts=True,
     cells=True,
+    bars=True,
     citations=True,
 )
 UNSAFE = ("tg:", "javascript:", "data:", "file:")

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from platforms.core.document.inlines import parse_inlines
+from platforms.core.document.inlines import parse_inlines, without_invisible
 from platforms.core.document.references import References, footnote_labels, may_define_links
 from platforms.core.document.tree import (
     Block,
@@ -198,7 +198,7 @@ class _BlockParser:
                 break
             text.append(line[min(indent, len(line) - len(line.lstrip(" "))) :])
         info = opening["info"].strip()
-        known = _INFO.fullmatch(info)
+        known = _INFO.fullmatch(without_invisible(info))
         if info and not known:
             text.insert(0, info)  # no language, but text that must not be lost
         return CodeBlock("\n".join(text), known["language"] if known else "")

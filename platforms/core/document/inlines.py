@@ -31,6 +31,9 @@ _NAME = re.compile(
 )
 """Names with double underscores, which are not emphasis."""
 
+_INVISIBLE = re.compile(
+    "[\0-\x1f\x7f-\x9f\u00ad\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff]"
+)
 _BREAK = re.compile(r"<br ?/?>", re.IGNORECASE)
 ENVIRONMENT = (
     r"\\begin\{(?P<environment_name>[A-Za-z]{1,20}\*?)\}.{0,2000}?\\end\{(?P=environment_name)\}"
@@ -256,6 +259,7 @@ class _InlineParser:
 
     def _add_link(self, url: str, inside: Inlines, *, picture: bool = False) -> None:
         """Add a link with a safe scheme; another one is shown as text with the target."""
+        url = without_invisible(url)
         if not url.lower().startswith(_SAFE_SCHEMES) or not url.partition(":")[2].strip("/"):
             for node in inside:
                 self._add(node)
@@ -298,8 +302,8 @@ class _InlineParser:
 
     def _angle(self, at: int) -> int:
         if found := _AUTOLINK.match(self._text, at):
-            words = found[1] or found[2]
-            self._add(Link(found[1] or f"mailto:{found[2]}", (PlainText(words),)))
+            words = without_invisible(found[1] or found[2])
+            self._add(Link(words if found[1] else f"mailto:{words}", (PlainText(words),)))
             return found.end()
         if found := _BREAK.match(self._text, at):
             self._add_text("\n")
@@ -425,6 +429,11 @@ class _InlineParser:
         self._add_text(opener.literal)
         for node in opener.nodes:
             self._add(node)
+
+
+def without_invisible(text: str) -> str:
+    """Remove control characters and invisible signs, which no URL and no language name contains."""
+    return text if text.isascii() and text.isprintable() else _INVISIBLE.sub("", text)
 
 
 def is_formula(text: str, start: int, end: int) -> bool:

@@ -381,6 +381,33 @@ def test_a_link_whose_text_is_another_address_shows_the_real_one(
     assert to_plain_text(link.children) == (words or link.url)
 
 
+@pytest.mark.parametrize("sign", ["\0", "\x7f", "\u00ad", "\u200b", "\u202e", "\u2060", "\ufeff"])
+@pytest.mark.parametrize(
+    "md", ["[docs](h{}ttps://e.org/do{}cs)", "<a href='https://e{}.org/docs'>docs</a>"]
+)
+def test_invisible_signs_in_the_url_of_a_link_are_removed(md: str, sign: str) -> None:
+    assert inside(md.replace("{}", sign)) == (DOCS,)
+    assert inside(f"<https://e.org/{sign}>") == (
+        Link("https://e.org/", (PlainText("https://e.org/"),)),
+    )
+
+
+def test_invisible_signs_do_not_hide_an_unsafe_scheme() -> None:
+    assert plain("[x](java\u200bscript:alert)") == "x (javascript:alert)"
+
+
+@pytest.mark.parametrize("fence", ["```p\u00ady", "~~~\u200bpy", "```py\ufeff title=1"])
+def test_invisible_signs_in_the_language_of_code_are_removed(fence: str) -> None:
+    assert parse(f"{fence}\nx\n{fence[:3]}") == (CodeBlock("x", "py"),)
+
+
+def test_text_right_below_a_table_is_a_paragraph() -> None:
+    table, text = parse("a | b\n--|--\n1 | 2\nso it is")
+    assert isinstance(table, Table)
+    assert len(table.rows) == 1
+    assert text == Paragraph((PlainText("so it is"),))
+
+
 # --- HTML ------------------------------------------------------------------------------------
 
 

@@ -245,12 +245,25 @@ def test_a_limit_too_small_to_cut_well_is_refused() -> None:
             "x" * 20 + " it is known that 17 is larger than 3 but 5 > 3 and on",
             ("x" * 20 + " it is known that 17 is larger", "than 3 but 5 > 3 and on"),
         ),
+        (
+            "- " + "one " * 5 + "one\n> Title of the text\n> --------\nand more",
+            ("- " + "one " * 5 + "one", "> Title of the text\n> --------\nand more"),
+        ),
+        (
+            "- a\n  - b\n    > " + "quoted " * 9 + "\n    > end",
+            ("- a\n  - b\n    > " + ("quoted " * 5).strip(), "> " + "quoted " * 4 + "\n> end"),
+        ),
+        (
+            "words\n\n    > " + "no quote " * 6,
+            ("words\n\n    > " + ("no quote " * 4).strip(), "no quote no quote"),
+        ),
         ("x" * 47 + " 5 > 3 and on", ("x" * 47 + " 5", "\u200b> 3 and on")),
         ("x" * 47 + " C # what is it", ("x" * 47 + " C", "\u200b# what is it")),
     ],
     ids=[
         *("table", "header", "list", "quote", "code in a quote", "code in a list item"),
-        *("link", "bold", "code", "number", "more than", "sharp"),
+        *("link", "bold", "code", "number", "underlined heading", "quote in a list"),
+        *("indented code", "more than", "sharp"),
     ],
 )
 def test_cut_text_keeps_its_meaning(md: str, expected: tuple[str, ...]) -> None:

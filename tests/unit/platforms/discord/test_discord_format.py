@@ -44,9 +44,13 @@ def shows(shown: str, md: str) -> bool:
         ("\\[a\\](https://e.org/b) c", "[a]\\(https://e.org/b) c"),
         ("so \\begin{cases} a \\\\ b \\end{cases} c", "so `\\begin{cases} a \\\\ b \\end{cases}` c"),
         ("a_b_c at https://e.org/x_(y) `a_b`", "a\\_b\\_c at https://e.org/x_(y) `a_b`"),
-        ("[a](<https://e.org/b c\ufeffd>)", "[a](https://e.org/b%20c%EF%BB%BFd)"),
+        ("[a](<https://e.org/b c\ufeffd>)", "[a](https://e.org/b%20cd)"),
         ("a_b and `c_`", "a\\_b and `c_`"),
+        ("\\`a and `b_c` d_e `f_`", "\\`a and `b_c` d\\_e `f_`"),
+        ("a_b `c_d` e_f_g `h_`", "a_b `c_d` e\\_f\\_g `h_`"),
+        ("a_b __c__ `d__e` `f_`", "a\\_b **c** `d__e` `f_`"),
         ("a_b and c_d", "a_b and c_d"),
+        ("a_b and c_日", "a\\_b and c_日"),
         ("snake_case_name __not closed", "snake_case_name \\_\\_not closed"),
         ("`__x__ || [a](b)`", "`__x__ || [a](b)`"),
         ("**a***b*", "**a**\u200b*b*"),
@@ -59,6 +63,8 @@ def shows(shown: str, md: str) -> bool:
         ("\\# no title", "\\# no title"),
         ("1\\. no list", "1\\. no list"),
         ("# C#", "# C\\#"),
+        ("## a *b <br> c* C#<br>d", "## a *b*\n## *c* C\\#\n## d"),
+        ("# [a<br>b](https://e.org)<br>", "# [a b](https://e.org)"),
         ("- ## a", "- **a**"),
         ("- ```py\n  x\n  ```", "- \u200b\n```py\nx\n```"),
         ("if a || b || c", "if a \\|\\| b \\|\\| c"),
@@ -121,6 +127,13 @@ def test_a_table_too_wide_when_aligned_is_rendered_compact() -> None:
     assert len(shown) <= MAX_CHARS
     assert shows(shown, piece)
     assert shown.startswith("```\na | b\n")
+
+
+def test_a_table_is_rendered_compact_if_only_escapes_make_it_too_long() -> None:
+    md = f"a_b `@everyone_`\n\n| a | b |\n|---|---|\n| {'w' * 100} | x |\n" + "| x | y |\n" * 4
+    aligned = len(render(md))
+    assert render(md, aligned).startswith("a\\_b `@everyone_`\n```\na  ")
+    assert render(md, aligned - 1).startswith("a\\_b `@everyone_`\n```\na | b\n")
 
 
 def test_text_too_long_in_every_layout_is_sent_as_written() -> None:
