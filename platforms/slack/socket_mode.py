@@ -46,6 +46,7 @@ OTHER_PROGRAM = (
 )
 
 _DRAIN_SECONDS = 0.2  # time a connection opened for counting stays open for envelopes
+_ACKNOWLEDGE_SECONDS = 3.0  # Slack repeats an envelope after this time
 
 EnvelopeHandler = Callable[[SocketModeRequest, Callable[[], Awaitable[None]]], None]
 """Called with an envelope and the function that acknowledges it; must not block."""
@@ -170,10 +171,14 @@ class SocketModeConnection:
     ) -> None:
         """Open a second connection for the hello; handle envelopes that arrive over this one too."""
         url = await self._fetch_url(session)
+        open_envelopes = _OpenEnvelopes()
         async with self._connect(session, url) as socket:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_DRAIN_SECONDS):
-                    await self._receive(socket, handle)
+                    await self._receive(socket, open_envelopes.counting(handle))
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_ACKNOWLEDGE_SECONDS):
+                    await open_envelopes.all_acknowledged()
         self._cut_at = self._calls.clock.monotonic()  # Slack may count this one a little longer
 
     async def _receive(
@@ -211,6 +216,37 @@ class SocketModeConnection:
         elif count <= self._own_connections and self._has_other_program:
             self._has_other_program = False
             self._trouble("")
+
+
+class _OpenEnvelopes:
+    """The envelopes of a connection that are not acknowledged yet."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._none_open = asyncio.Event()
+        self._none_open.set()
+
+    def counting(self, handle: EnvelopeHandler) -> EnvelopeHandler:
+        """Return a handler that counts its envelopes until they are acknowledged."""
+
+        def handle_counted(
+            request: SocketModeRequest, acknowledge: Callable[[], Awaitable[None]]
+        ) -> None:
+            async def acknowledge_counted() -> None:
+                await acknowledge()
+                self._count -= 1
+                if not self._count:
+                    self._none_open.set()
+
+            self._count += 1
+            self._none_open.clear()
+            handle(request, acknowledge_counted)
+
+        return handle_counted
+
+    async def all_acknowledged(self) -> None:
+        """Wait until no envelope is open."""
+        await self._none_open.wait()
 
 
 def _acknowledgement(

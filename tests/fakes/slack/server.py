@@ -35,6 +35,7 @@ from tests.fakes.slow_line import SlowLine
 
 BOT_TOKEN, APP_TOKEN, SIGNING_SECRET = "xoxb-fake", "xapp-fake", "8f742231b10e8888abcd99yyyzzz85a5"
 _CLOSE_SECONDS = 5.0
+_SETTLE_SECONDS = 20.0
 COMMAND = "/holdfast"
 
 _RETRIES = (0.0, 60.0, 300.0)  # pauses after a failed try; then Slack gives up
@@ -339,7 +340,13 @@ class SlackServer:
             return
         self._send_due()
         while self._waiting:
-            await self._waiting[0].acknowledged.wait()
+            envelope = self._waiting[0]
+            try:
+                async with asyncio.timeout(_SETTLE_SECONDS):
+                    await envelope.acknowledged.wait()
+            except TimeoutError:
+                msg = f"never acknowledged after {envelope.tries} tries: {envelope.payload}"
+                raise AssertionError(msg) from None
 
     async def pass_time(self, seconds: float) -> None:
         """Move Slack's clock, repeat due events, and drop those repeated too often."""
@@ -560,7 +567,9 @@ class SlackServer:
             if socket in self.sockets:
                 self.sockets.remove(socket)
                 self._lost()
-            if not self.sockets:
+            if self.sockets:
+                self._send_due()
+            else:
                 self.connected.clear()
             self.changed.set()
         return socket

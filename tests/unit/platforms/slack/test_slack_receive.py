@@ -495,6 +495,39 @@ async def test_another_program_that_starts_later_is_found_by_counting_again(
     assert list(dict.fromkeys(reports)) == [OTHER_PROGRAM, ""]
 
 
+async def test_a_connection_for_counting_waits_until_its_envelopes_are_acknowledged(
+    slack: SlackServer, inbox: Gateway
+) -> None:
+    adapter = adapter_for(slack)
+    assert adapter._socket_mode is not None
+    adapter._socket_mode._first_check_seconds = 0.05
+    inbox.may_store.clear()  # as if another write took long
+    async with running(adapter, inbox):
+        await slack.until(lambda: len(slack.sockets) == 2)
+        slack.write("D1", "1")
+        await asyncio.sleep(1.0)  # the connection has been counted by now
+        inbox.may_store.set()
+        await slack.settle()
+        await slack.until(lambda: len(slack.sockets) == 1)
+    assert (inbox.said, inbox.deliveries) == (["1"], 1)
+
+
+async def test_an_envelope_of_a_cut_connection_comes_over_the_other_one(
+    slack: SlackServer, inbox: Gateway
+) -> None:
+    adapter = adapter_for(slack)
+    assert adapter._socket_mode is not None
+    adapter._socket_mode._first_check_seconds = 0.05
+    inbox.may_store.clear()
+    async with running(adapter, inbox):
+        await slack.until(lambda: len(slack.sockets) == 2)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(slack.say("D1", "1"))
+            await slack.until(lambda: len(slack.sockets) == 1)  # it was not stored in time
+            inbox.may_store.set()
+    assert inbox.said == ["1"]
+
+
 async def test_own_connections_are_not_reported_as_another_program(
     slack: SlackServer, inbox: Gateway
 ) -> None:
