@@ -56,7 +56,7 @@ async def test_unresponsive_platform_does_not_delay_the_start(tmp_path: Path, si
             )
             assert took < 3.0 * COVERAGE_FACTOR  # slow platforms get one second
             await place.answered(*others)
-            await running.kill()
+            assert await running.stop() == 0
 
 
 # --- in this process, with accelerated time ------------------------------------------------------

@@ -26,6 +26,7 @@ from tests.fakes.discord.world import (
     dislikes,
 )
 from tests.fakes.downloads import Downloads
+from tests.fakes.pauses import Pause
 from tests.fakes.slow_line import SlowLine
 
 Handler = Callable[[web.Request, Payload], Awaitable[Any]]
@@ -114,7 +115,7 @@ class DiscordServer:
         self._found: list[str] = []
         self._windows: dict[tuple[str, str], tuple[float, int]] = {}
         self._all: deque[float] = deque()
-        self._blocked: dict[str, tuple[float, float]] = {}  # start and end of each 429
+        self._blocked: dict[str, Pause] = {}
         self._interactions: dict[str, Interaction] = {}
         self._changed = asyncio.Condition()
         self._numbers = 0
@@ -506,10 +507,8 @@ class DiscordServer:
         if fault.status != 429:
             body = fault.body or {"message": "out of order", "code": 0}
             return _json(body, fault.status)
-        now = asyncio.get_running_loop().time()
-        # Calls already in flight at the 429 are no violation.
-        until = (now + min(_ON_THE_WAY, fault.retry_after / 2), now + fault.retry_after)
-        self._blocked["" if fault.everything else f"{name} {channel}"] = until
+        pause = Pause(fault.retry_after, min(_ON_THE_WAY, fault.retry_after / 2))
+        self._blocked["" if fault.everything else f"{name} {channel}"] = pause
         return _limited(fault.retry_after, everything=fault.everything)
 
     def _count(self, name: str, channel: str) -> tuple[dict[str, str], web.Response | None]:
@@ -518,8 +517,7 @@ class DiscordServer:
         if name in {"POST callback", "DELETE original", "PATCH original", "POST follow-up"}:
             return {}, None
         for blocked in ("", f"{name} {channel}"):
-            since, until = self._blocked.get(blocked, (0.0, 0.0))
-            left = until - now if now >= since else 0.0
+            left = self._blocked[blocked].left() if blocked in self._blocked else 0.0
             if left > _ROUNDING and (blocked or name != "GET gateway"):
                 self._found.append(f"{name} in {channel}: sent before the Retry-After was over")
                 return {}, _limited(left, everything=not blocked)

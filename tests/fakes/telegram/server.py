@@ -19,6 +19,7 @@ from aiohttp import web
 
 from tests.fakes.allowance import Allowance
 from tests.fakes.downloads import Downloads
+from tests.fakes.pauses import Pause
 from tests.fakes.slow_line import SlowLine
 from tests.fakes.telegram.faults import Answer, Fault
 from tests.fakes.telegram.look import checked_html, is_low, markdown_of, overlaps, words_of
@@ -33,6 +34,7 @@ DRAFT_SECONDS = 30.0
 _PER_MINUTE_IN_GROUPS = 20
 _BURST = 40
 _ON_THE_WAY = 0.3  # seconds
+_ROUNDING = 0.01
 _PER_SECOND_IN_A_CHAT, _PER_SECOND = 1.0, 30.0
 
 _JSON_FIELDS = {
@@ -114,8 +116,7 @@ class Room:
     typing: bool = False
     gone: str = ""
     moved_to: int = 0
-    blocked_from: float = 0.0  # calls already in flight at the 429 are no violation
-    blocked_until: float = 0.0
+    blocked: Pause | None = None
     sent: deque[float] = field(default_factory=deque)
 
 
@@ -158,7 +159,7 @@ class TelegramServer:
         self._messages = 100
         self._acknowledged = 0
         self._faults: dict[str, list[tuple[int | None, Fault]]] = defaultdict(list)
-        self._forbidden: dict[str, float] = {}  # end of the 429 of methods without a chat
+        self._forbidden: dict[str, Pause] = {}  # of methods without a chat
         self._news = asyncio.Condition()
         self._poller: asyncio.Event | None = None
         self._polls: dict[asyncio.Event, web.Request] = {}  # open long polls
@@ -364,8 +365,7 @@ class TelegramServer:
     ) -> Any:
         """Apply an injected fault to a call."""
         result = None
-        now = asyncio.get_running_loop().time()
-        if now < self._forbidden.get(method, 0.0) - 0.01:
+        if method in self._forbidden and self._forbidden[method].left() > _ROUNDING:
             self.violations.append(f"{method} before the Retry-After was over")
         if fault.gate and not fault.carried_out:
             await fault.gate.wait()
@@ -376,10 +376,9 @@ class TelegramServer:
         if fault.status and not fault.html:
             if fault.retry_after and "chat_id" in given:
                 room = self.room(given["chat_id"])
-                room.blocked_from = asyncio.get_running_loop().time() + _ON_THE_WAY
-                room.blocked_until = asyncio.get_running_loop().time() + fault.retry_after
+                room.blocked = Pause(fault.retry_after, _ON_THE_WAY)
             elif fault.retry_after:
-                self._forbidden[method] = asyncio.get_running_loop().time() + fault.retry_after
+                self._forbidden[method] = Pause(fault.retry_after)
             more = {"retry_after": fault.retry_after} if fault.retry_after else {}
             raise Answer(fault.status, fault.description, **more)
         return result
@@ -448,7 +447,7 @@ class TelegramServer:
                 "Bad Request: group chat was upgraded to a supergroup chat",
                 migrate_to_chat_id=room.moved_to,
             )
-        if room.blocked_from <= now < room.blocked_until - 0.01:
+        if room.blocked and room.blocked.left() > _ROUNDING:
             self.violations.append(f"{chat}: {method} before the Retry-After was over")
         if method.startswith(_PACED) and "Draft" not in method and method != "sendChatAction":
             while room.sent and room.sent[0] < now - 60:
@@ -458,7 +457,7 @@ class TelegramServer:
                 self.violations.append(f"{chat}: {method} is over the documented pace")
                 self.allowance.refused[method] += 1
                 if self.enforce:
-                    room.blocked_until = now + 3
+                    room.blocked = Pause(3.0)
                     raise Answer(429, "Too Many Requests: retry after 3", retry_after=3)
             room.sent.append(now)
 

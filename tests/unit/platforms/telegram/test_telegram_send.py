@@ -301,7 +301,7 @@ async def test_each_failure_becomes_its_contract_error(
     if fault.retry_after:
         assert isinstance(caught.value, Unavailable)
         assert caught.value.retry_after == fault.retry_after
-        server.room(1001).blocked_until = 0.0
+        server.room(1001).blocked = None
 
 
 async def test_a_refused_plain_text_is_not_sent_again(
