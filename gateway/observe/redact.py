@@ -25,6 +25,7 @@ from sessions.values.secret import Secret
 from sessions.values.text import blocks_of_lines
 
 _KEY_BYTES = 32
+_ONE_BLOCK = 16_000  # characters that are searched at once
 _MIN_SECRET_LENGTH = 6  # shorter secrets would mask ordinary words
 
 
@@ -159,7 +160,11 @@ class Redactor:
 
         if _PRIVATE_KEY.marker in text:  # the only secret of several lines
             text = _PRIVATE_KEY.pattern.sub(hide_match, text)
-        return "".join(_hide_tokens(block, hide_match) for block in blocks_of_lines(text))
+        if len(text) <= _ONE_BLOCK:  # as almost every text
+            return _hide_tokens(text, hide_match)
+        return "".join(
+            _hide_tokens(block, hide_match) for block in blocks_of_lines(text, _ONE_BLOCK)
+        )
 
     def may_contain(self, text: str, reduce: Callable[[str], str]) -> bool:
         """Return False if a reduced text certainly had no secret before.

@@ -67,6 +67,7 @@ class PieceBuilder:
         self._redacting_reasoning = RedactingStream(redactor)
         self._reasoning: list[str] = []  # returned so far
         self._reasoning_restarted = False
+        self._reasoning_held = False  # the end of the reasoning may be held back
         self._finished_steps: list[str] = []
         self._step_text: list[str] = []  # of the current step
         self._leading_blanks = ""  # of the current step, held back until text follows
@@ -91,6 +92,8 @@ class PieceBuilder:
         """Process an event and return the pieces to send."""
         if isinstance(news, ReasoningDelta | ReasoningReplaced):
             return self._add_reasoning(news)
+        if not self._reasoning_held:
+            return self._add_answer(news)
         return (*self._flush_reasoning(), *self._add_answer(news))
 
     def _add_answer(
@@ -133,9 +136,11 @@ class PieceBuilder:
         if text and self._reasoning_restarted:
             self._reasoning_restarted = False
             text = f"{_STEP_SEPARATOR}{text}"
+        self._reasoning_held = True
         return self._reasoning_pieces(self._redacting_reasoning.add(text))
 
     def _flush_reasoning(self) -> tuple[ReasoningPiece, ...]:
+        self._reasoning_held = False
         return self._reasoning_pieces(self._redacting_reasoning.flush())
 
     def _reasoning_pieces(self, text: str) -> tuple[ReasoningPiece, ...]:
