@@ -250,7 +250,7 @@ async def test_a_question_is_stored_and_shown_to_its_requester_with_its_buttons(
     tmp_path: Path, question: PersonQuestion, buttons: list[tuple[str, str]]
 ) -> None:
     async with approval_kit(tmp_path) as kit:
-        begin(kit, question)
+        task = begin(kit, question)
         asked = await kit.asked()
         message = await kit.screen.one("1", "The MCP server **shop** asks:", question.text)
         assert [(each.label, each.action) for each in message.buttons] == [
@@ -261,6 +261,7 @@ async def test_a_question_is_stored_and_shown_to_its_requester_with_its_buttons(
         assert questions.read_question(asked) == question
         assert (asked.person, asked.by_requester, asked.state) == (ANN, True, ApprovalState.OPEN)
         assert asked.expires_at - asked.asked_at == HALF_AN_HOUR
+        assert not task.done()
     assert kit.screen.violations() == []
 
 
@@ -413,8 +414,9 @@ async def test_an_answer_after_a_restart_closes_the_question_of_the_lost_call(
 ) -> None:
     screen, clock = Screen(), SetClock()
     async with approval_kit(tmp_path, screen, clock=clock) as kit:
-        begin(kit, SIZE)
+        task = begin(kit, SIZE)
         id_ = (await kit.asked()).id
+    assert task.cancelled()
     async with approval_kit(tmp_path, screen, clock=clock) as kit:
         assert await kit.state(id_) is ApprovalState.OPEN
         pressed = kit.presses(f"{id_}=0", word) if by_button else kit.says(word, "S")
