@@ -12,7 +12,12 @@ _PEOPLE = (
     f"{UNIT}/gateway/test_pairing.py",
     f"{UNIT}/gateway/test_strangers.py",
 )
-_APPROVALS = (f"{UNIT}/gateway/test_approval_rules.py", f"{UNIT}/gateway/test_approvals.py")
+_QUESTIONS = f"{UNIT}/gateway/test_approval_questions.py"
+_APPROVALS = (
+    f"{UNIT}/gateway/test_approval_rules.py",
+    _QUESTIONS,
+    f"{UNIT}/gateway/test_approvals.py",
+)
 _CALLS = (f"{UNIT}/agent/test_tool_runs.py", f"{UNIT}/agent/test_repeated_calls.py")
 _GATE = (f"{UNIT}/agent/test_gate.py", f"{UNIT}/agent/test_nested_arguments.py")
 _REDACTION = (
@@ -36,7 +41,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "gateway/access/api_keys.py": _KEYS,
     "gateway/access/key_store.py": _KEYS,
     "gateway/access/pairing.py": _PEOPLE,
-    "gateway/access/people.py": _PEOPLE,
+    "gateway/access/people.py": (*_PEOPLE, f"{UNIT}/gateway/test_key_store.py"),
     "gateway/access/strangers.py": _PEOPLE,
     "gateway/access/settings.py": (
         f"{UNIT}/gateway/test_access.py",
@@ -54,7 +59,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "gateway/commands/enforcement.py": (f"{UNIT}/gateway/test_enforcement.py",),
     "gateway/approvals/broker.py": _APPROVALS,
     "gateway/approvals/rules.py": _APPROVALS,
-    "gateway/approvals/wording.py": (f"{UNIT}/gateway/test_approval_rules.py",),
+    "gateway/approvals/wording.py": (f"{UNIT}/gateway/test_approval_rules.py", _QUESTIONS),
     "agent/tools/gate.py": (*_GATE, *_CALLS),
     "agent/tools/names.py": _GATE,
     "agent/tools/repeats.py": _CALLS,

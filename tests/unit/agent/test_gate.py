@@ -164,6 +164,36 @@ def test_a_refused_call_has_the_repaired_name_too() -> None:
     assert refused.call.name == "remote_pay"
 
 
+@pytest.mark.parametrize(
+    ("name", "sealed", "runs"),
+    [
+        pytest.param("send_money", True, "pay", id="an earlier name"),
+        pytest.param("send_money", False, None, id="a name that may be incomplete"),
+        pytest.param("send_coins", True, None, id="another name"),
+        pytest.param("read", True, "read", id="a present name"),
+    ],
+)
+def test_an_earlier_name_runs_the_tool_with_its_present_name(
+    name: str, sealed: bool, runs: str | None
+) -> None:
+    made = call(name, '{"amount": 1, "path": "a"}', sealed=sealed)
+    earlier = {"send_money": "pay", "read": "pay"}
+    tools = TOOLS | {"read": _loose("read"), "pay": _loose("pay")}
+    decision = admit_call(made, tools, earlier_names=earlier)
+    admitted = decision.tool.name if isinstance(decision, AdmittedCall) else None
+    assert (admitted, decision.call.name) == (runs, runs or name)
+
+
+def _loose(name: str) -> Tool:
+    return Tool(
+        name=name,
+        risk=Risk.WRITE,
+        schema=ToolSchema(name, "Takes any arguments.", {"type": "object"}),
+        arguments=dict[str, Any],
+        call=_foreign,
+    )
+
+
 def test_the_name_of_an_unsealed_call_is_not_repaired() -> None:
     assert isinstance(admit_call(call("Read", '{"path": "a"}', sealed=False), TOOLS), RefusedCall)
     assert isinstance(admit_call(call("Read", '{"path": "a"}'), TOOLS), AdmittedCall)

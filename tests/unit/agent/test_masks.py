@@ -143,8 +143,8 @@ def swap(text: str) -> str:
 RESTORED: dict[str, tuple[Callable[[str], str], str]] = {
     "nothing changed": (lambda text: text, TEXT),
     "another line changed": (
-        lambda text: text.replace("red", "blue"),
-        TEXT.replace("red", "blue"),
+        lambda text: text.replace("=red", "=blue"),
+        TEXT.replace("=red", "=blue"),
     ),
     "the line of a secret renamed": (
         lambda text: text.replace("KEY=", "API_KEY=", 1),
@@ -325,8 +325,8 @@ async def test_a_part_of_a_private_key_is_masked(desk: Desk) -> None:
 
 async def test_a_written_file_keeps_its_secrets(desk: Desk) -> None:
     content = await desk.read()
-    await desk.write(content.replace("red", "blue") + "\n")
-    assert desk.file.read_text() == TEXT.replace("red", "blue")
+    await desk.write(content.replace("=red", "=blue") + "\n")
+    assert desk.file.read_text() == TEXT.replace("=red", "=blue")
 
 
 async def test_a_file_written_in_parts_keeps_its_secrets(desk: Desk) -> None:
@@ -364,7 +364,7 @@ async def test_a_file_that_is_not_utf8_keeps_its_secrets(desk: Desk) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "wanted"),
     [
-        ("red", "blue", TEXT.replace("red", "blue")),
+        ("=red", "=blue", TEXT.replace("=red", "=blue")),
         (f"KEY={name_of(KEY)}", f"KEY2={name_of(KEY)}", TEXT.replace("KEY=", "KEY2=", 1)),
         (f"KEY={name_of(KEY)}\n", "", TEXT.replace(f"KEY={KEY}\n", "")),
         # The person has given the model the old and the new key.

@@ -75,6 +75,42 @@ def test_programs_and_calls_that_send_ask_first(risk: Risk, *, sends: bool, asks
     assert a_tool(risk=risk, sends=sends).must_ask is asks
 
 
+@pytest.mark.parametrize(
+    ("risk", "asks", "change", "must_ask"),
+    [
+        pytest.param(Risk.EXEC, False, "", False, id="a trusted program"),
+        pytest.param(Risk.NET, False, "", False, id="a trusted call that sends"),
+        pytest.param(Risk.READ, True, "", True, id="a reader that asks"),
+        pytest.param(Risk.EXEC, False, "new words", True, id="a program changed since"),
+        pytest.param(Risk.NET, False, "new words", True, id="a call that sends, changed since"),
+        pytest.param(Risk.EXEC, None, "new words", True, id="changed without a setting"),
+    ],
+)
+def test_the_setting_of_a_tool_decides_until_the_tool_changes(
+    risk: Risk, asks: bool | None, change: str, must_ask: bool
+) -> None:
+    assert a_tool(risk=risk, asks=asks, change=change).must_ask is must_ask
+
+
+@pytest.mark.parametrize(
+    ("risk", "sends", "only_reads"),
+    [
+        (Risk.READ, True, True),
+        (Risk.READ, False, True),
+        (Risk.WRITE, True, False),
+        (Risk.WRITE, False, False),
+        (Risk.EXEC, True, False),
+        (Risk.EXEC, False, False),
+        (Risk.NET, True, False),
+        (Risk.NET, False, True),
+    ],
+)
+def test_readers_and_network_tools_that_send_nothing_only_read(
+    risk: Risk, *, sends: bool, only_reads: bool
+) -> None:
+    assert a_tool(risk=risk, sends=sends).only_reads is only_reads
+
+
 def test_the_built_in_tools_are_complete() -> None:
     assert [each.name for each in BUILT_IN] == [
         "current_time",
@@ -156,6 +192,8 @@ def test_a_registry_lists_its_tools() -> None:
     registry = ToolRegistry([pin])
     assert (list(registry), len(registry), registry.schemas) == ([pin], 1, (pin.schema,))
     assert current_time in ToolRegistry()
+    assert registry.earlier_names == {}
+    assert ToolRegistry([pin], earlier_names={"tack": "pin"}).earlier_names == {"tack": "pin"}
     assert all(isinstance(each, Tool) for each in BUILT_IN)
 
 

@@ -16,8 +16,15 @@ from agent.tools.batches import MAX_PARALLEL
 from agent.tools.contract import ReportProgress, Risk, Tool, ToolContext, ToolOutput
 from agent.tools.define import tool
 from agent.tools.drafts import DraftStore
+from agent.tools.questions import PersonAnswer, PersonQuestion
 from agent.tools.registry import ToolRegistry
-from agent.tools.run import BATCH_TIMEOUT_SECONDS, ToolLimits, ToolRunner, ToolServices
+from agent.tools.run import (
+    BATCH_TIMEOUT_SECONDS,
+    AskDuringCall,
+    ToolLimits,
+    ToolRunner,
+    ToolServices,
+)
 from agent.tools.spill import ResultCaps
 from agent.turn import TurnLimits
 from sessions.errors import ToolAlreadyStarted
@@ -163,6 +170,7 @@ class Bench:
         more: tuple[Tool, ...] = (),
         journal: MemoryJournal | None = None,
         mask: MaskSecrets = MaskedText,
+        ask: AskDuringCall | None = None,
     ) -> ToolRunner:
         return ToolRunner(
             ToolRegistry((*self.shop.tools(), *self.annex.tools(), *more)),
@@ -173,6 +181,7 @@ class Bench:
                 workspace=self.workspace,
                 drafts=DraftStore(self.workspace / "drafts", LoopClock()),
                 turn_key="s:t",
+                ask_person=ask,
                 mask=mask,
             ),
             limits=ToolLimits(batch_timeout=batch_timeout, caps=caps or ResultCaps()),
@@ -404,6 +413,12 @@ async def test_a_tool_gets_the_services_of_its_turn(tmp_path: Path) -> None:
     async def send(path: str, _caption: str, _key: str) -> str:
         return path
 
+    async def ask(_question: PersonQuestion) -> PersonAnswer | None:
+        return None
+
+    def report(_text: str) -> None:
+        """Show nothing."""
+
     clock = LoopClock()
     drafts = DraftStore(tmp_path, clock)
     services = ToolServices(
@@ -414,7 +429,8 @@ async def test_a_tool_gets_the_services_of_its_turn(tmp_path: Path) -> None:
         mask=_mask_all,
         send_file=send,
     )
-    context = services.context_of(made(PAY_5)[0])
+    context = services.context_of(made(PAY_5)[0], report, ask)
+    assert (context.report_progress, context.ask_person) == (report, ask)
     assert (context.clock, context.workspace, context.drafts) == (clock, tmp_path, drafts)
     assert context.mask is _mask_all
     assert (context.idempotency_key, context.send_file) == ("s:t:c1", send)
@@ -579,7 +595,8 @@ async def test_a_network_tool_that_only_reads_did_not_complete_when_it_times_out
     bench.runner = bench.new_runner(more=(tool,))
     (result,) = await bench.run(("c1", "hang", "{}"))
     assert result == "hang did not complete: it took more than 0.05 s."
-    assert bench.journal.log[0] == "started c1 read"
+    assert bench.journal.log == ["started c1 read", "finished c1 failed"]
+    assert bench.events[-1] == ToolFinished("c1", "hang", ok=False)
 
 
 async def test_progress_renews_the_deadline_and_is_shown(bench: Bench) -> None:
@@ -608,6 +625,74 @@ async def test_progress_renews_the_deadline_and_is_shown(bench: Bench) -> None:
     assert shown == [ToolProgress("c1", "step 0")]  # one per half second
     reports[0]("late")
     assert [event for event in bench.events if isinstance(event, ToolProgress)] == shown
+
+
+async def test_progress_after_the_end_of_a_call_is_ignored(bench: Bench) -> None:
+    reports: list[ReportProgress] = []
+
+    async def leave(_given: dict[str, Any], context: ToolContext) -> str:
+        reports.append(context.report_progress)
+        return "left"
+
+    schema = ToolSchema("leave", "Leaves.", {"type": "object"})
+    tool = Tool(name="leave", risk=Risk.READ, schema=schema, arguments=dict, call=leave)
+    bench.runner = bench.new_runner(more=(tool,))
+    assert await bench.run(("c1", "leave", "{}")) == ["left"]
+    shown = list(bench.events)
+    reports[0]("late")
+    assert bench.events == shown
+
+
+async def test_progress_of_parallel_calls_does_not_exceed_their_shared_limit(bench: Bench) -> None:
+    async def spin(_given: dict[str, Any], context: ToolContext) -> str:
+        while True:
+            await asyncio.sleep(0.01)
+            context.report_progress("again")
+
+    schema = ToolSchema("spin", "Spins.", {"type": "object"})
+    tool = Tool(
+        name="spin",
+        risk=Risk.READ,
+        schema=schema,
+        arguments=dict[str, Any],
+        call=spin,
+        parallel=True,
+        timeout=0.05,
+    )
+    bench.runner = bench.new_runner(more=(tool,), batch_timeout=0.1)
+    results = await bench.run(("c1", "spin", '{"number":1}'), ("c2", "spin", '{"number":2}'))
+    assert results == ["spin did not complete: it took more than 0.1 s."] * 2
+
+
+def _asking(limit: float) -> Tool:
+    async def order(_given: dict[str, Any], context: ToolContext) -> str:
+        if context.ask_person is None:
+            return "there is no person"
+        answer = await context.ask_person(PersonQuestion(asker="shop", text="Which size?"))
+        return "no answer" if answer is None else f"size {answer.text}"
+
+    schema = ToolSchema("order", "Orders.", {"type": "object"})
+    return Tool(
+        name="order", risk=Risk.WRITE, schema=schema, arguments=dict, call=order, timeout=limit
+    )
+
+
+async def test_a_running_call_asks_a_person_and_its_deadline_waits(bench: Bench) -> None:
+    asked: list[tuple[str, str, str]] = []
+
+    async def ask(call: ToolCall, question: PersonQuestion) -> PersonAnswer | None:
+        asked.append((call.id, call.name, question.text))
+        await asyncio.sleep(0.2)  # longer than the call may take
+        return PersonAnswer(accepted=True, text="L")
+
+    bench.runner = bench.new_runner(more=(_asking(0.05),), ask=ask)
+    assert await bench.run(("c1", "order", "{}")) == ["size L"]
+    assert asked == [("c1", "order", "Which size?")]
+
+
+async def test_a_call_knows_that_no_person_can_be_asked(bench: Bench) -> None:
+    bench.runner = bench.new_runner(more=(_asking(5),))
+    assert await bench.run(("c1", "order", "{}")) == ["there is no person"]
 
 
 async def test_progress_without_end_is_cut_at_twelve_times_the_limit(bench: Bench) -> None:
@@ -1000,6 +1085,33 @@ async def test_an_answer_with_only_refused_calls_is_marked(
     assert bench.runner.all_refused
     await bench.run(*calls)
     assert bench.runner.all_refused is refused
+
+
+@pytest.mark.parametrize(
+    ("call", "admitted"),
+    [
+        pytest.param(PAY_5, True, id="a call that may run"),
+        pytest.param(("c1", "pay", "{}"), False, id="arguments that do not fit"),
+        pytest.param(("c1", "zzz", "{}"), False, id="an unknown tool"),
+    ],
+)
+async def test_the_gate_is_asked_without_running_a_call(
+    bench: Bench, call: Made, admitted: bool
+) -> None:
+    assert bench.runner.is_admitted(made(call)[0]) is admitted
+    assert bench.journal.log == []
+
+
+async def test_calls_of_a_cut_answer_are_recorded_as_not_run(bench: Bench) -> None:
+    rows = await bench.runner.refuse_cut_calls(made(PAY_5, ("c2", "look", "{}")))
+    text = "has NOT run: the call was cut off. Make it again, if still needed."
+    assert [(row.tool_call_id, row.content) for row in rows] == [
+        ("c1", f"pay {text}"),
+        ("c2", f"look {text}"),
+    ]
+    assert list(rows) == bench.journal.rows
+    assert bench.journal.log == ["finished c1 failed", "finished c2 failed"]
+    assert (bench.shop.effects, bench.events) == ([], [])
 
 
 # --- results -------------------------------------------------------------------------------------

@@ -77,6 +77,15 @@ async def test_revoked_key_leaves_nothing_in_the_store(kit: Kit) -> None:
     assert kit.people.current_policy().keys == {}
 
 
+async def test_the_policy_knows_the_present_keys(kit: Kit) -> None:
+    one, two = (await kit.add("one")).key, (await kit.add("two")).key
+    assert kit.people.current_policy().keys == {one.sender: one, two.sender: two}
+    await kit.keys.revoke("one")
+    assert kit.people.current_policy().keys == {two.sender: two}
+    kit.people.apply_settings(AccessSettings())
+    assert kit.people.current_policy().keys == {two.sender: two}
+
+
 async def test_key_of_a_removed_person_has_no_access(kit: Kit) -> None:
     added = await kit.keys.add(
         "ann", person="telegram:1001", role=KeyRole.MEMBER, limits=KeyLimits()

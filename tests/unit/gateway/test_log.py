@@ -353,4 +353,14 @@ def test_changing_secrets_are_masked_with_the_last_ones_and_do_not_pile_up() -> 
     redactor.set_changing("post", ())  # a login that is gone
     text = "fixed-secret access-99 refresh-98 access-of-post access-1!"
     assert redactor.redact(text) == "*** *** *** *** access-1!"
+    assert redactor.redact("access-96 access-95") == "*** access-95"
     assert len(redactor.values) < 12
+
+
+def test_secrets_of_a_login_that_comes_and_goes_stay_masked() -> None:
+    redactor = Redactor()
+    for number in range(4):
+        redactor.set_changing("wiki", (f"access-{number}",))
+        redactor.set_changing("wiki", ())
+        redactor.set_changing("wiki", ())
+    assert redactor.redact("access-0 access-1 access-2 access-3") == "*** *** *** ***"

@@ -15,6 +15,7 @@ LIMITS = LimitSettings(
         "api:laptop": UserLimits(messages_per_minute=3),
         "api:key/ada": UserLimits(tokens_per_day=9),
         "telegram:1003": UserLimits(usd_per_day=0.5),
+        "telegram:1004": UserLimits(messages_per_minute=3),
     },
     usd_per_day=8.0,
 )
@@ -61,6 +62,17 @@ def payer(person: str, limits: UserLimits, label: str = "each person") -> Payer:
                 )
             ],
             id="a person with a limit in dollars of their own",
+        ),
+        pytest.param(
+            "telegram:1004",
+            None,
+            [
+                payer(
+                    "telegram:1004",
+                    UserLimits(messages_per_minute=3, tokens_per_day=100, usd_per_day=8.0),
+                )
+            ],
+            id="a person whose own limit counts messages only",
         ),
         pytest.param(
             ANN,

@@ -59,6 +59,17 @@ def names(known: People) -> list[str]:
     return [each.name for each in known.list_people()]
 
 
+async def test_a_store_that_is_only_read_gets_no_state(
+    store: SessionStore, clock: SetClock
+) -> None:
+    reader = People(store, clock, AccessSettings(allow=("telegram:7",)))
+    await reader.load(create=False)
+    assert await read_access_state(store) is None
+    assert isinstance(decide_access(reader.current_policy(), said("hi")), Allowed)
+    await reader.load()
+    assert await read_access_state(store) is not None
+
+
 async def state_of(store: SessionStore) -> AccessState:
     state = await read_access_state(store)
     assert state

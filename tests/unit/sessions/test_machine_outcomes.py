@@ -840,6 +840,20 @@ def test_a_resumed_session_replaces_no_interrupted_one() -> None:
     assert (after.resumable, after.replaced_reason) == (None, None)
 
 
+@pytest.mark.parametrize("single", [True, False])
+def test_a_crashed_turn_with_a_whole_answer_closes_a_session_for_a_single_turn(
+    single: bool,
+) -> None:
+    turn = running(single_turn=single)
+    state = idle(session="s_now")
+    end = [ended(TurnState.DONE, "tool_calls")]
+    assert take(state, crash(turn=turn, finished_cause="tool_calls")) == (
+        [*end, closed("s_now", SessionReason.ANSWERED)] if single else end,
+        [],
+        changed(state, session=None) if single else state,
+    )
+
+
 def test_the_end_of_a_single_turn_closes_no_other_session() -> None:
     state = busy(session="s_other", turn=running(single_turn=True))
     changes, _, after = take(state, TurnEnded("t_now", TurnState.DONE))

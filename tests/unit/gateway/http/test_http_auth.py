@@ -80,9 +80,11 @@ class Keys:
     def __init__(self, *keys: StoredKey, without_access: StoredKey | None = None) -> None:
         self._keys = keys
         self._without_access = without_access
+        self.sought: list[str] = []
         self.used: list[str] = []
 
     def find(self, text: str) -> StoredKey | None:
+        self.sought.append(text)
         return find_key(self._keys, text)
 
     def has_access(self, key: StoredKey) -> bool:
@@ -139,6 +141,48 @@ async def test_sender_of_a_request_is_known_by_its_key(
     scope = {"type": "http", "path": "/v1/models", "headers": [(b"authorization", header.encode())]}
     assert await authenticate(Request(scope)) == expected
     assert keys.used == (["laptop"] if expected == requester_with(LAPTOP) else [])
+
+
+@pytest.mark.parametrize(
+    ("path", "headers", "shown"),
+    [
+        pytest.param("/v1/models", {"x-api-key": "hf-a"}, "hf-a", id="below /v1/"),
+        pytest.param("/v1/models", {"x-api-key": " hf-a "}, "hf-a", id="white space"),
+        pytest.param("/v1/models", {}, "", id="no header"),
+        pytest.param("/metrics", {"x-api-key": "hf-a"}, "", id="outside of /v1/"),
+        pytest.param("/v1", {"x-api-key": "hf-a"}, "", id="the folder itself"),
+        pytest.param("/x/v1/models", {"x-api-key": "hf-a"}, "", id="another folder"),
+        pytest.param("/metrics", {"authorization": "Bearer hf-b"}, "hf-b", id="bearer elsewhere"),
+        pytest.param(
+            "/v1/models",
+            {"authorization": "Bearer hf-b", "x-api-key": "hf-a"},
+            "hf-b",
+            id="bearer takes precedence",
+        ),
+        pytest.param(
+            "/v1/models",
+            {"authorization": "Basic hf-b", "x-api-key": "hf-a"},
+            "hf-a",
+            id="another scheme besides",
+        ),
+    ],
+)
+async def test_x_api_key_counts_only_below_the_api_and_after_a_bearer_key(
+    path: str, headers: dict[str, str], shown: str
+) -> None:
+    fields = [(name.encode(), value.encode()) for name, value in headers.items()]
+    request = Request({"type": "http", "path": path, "headers": fields})
+    keys = Keys()
+    assert await authenticator(None, keys)(request) is INVALID_API_KEY
+    assert keys.sought == [shown]
+    assert has_valid_key(request, Secret("hf-a")) is (shown == "hf-a")
+
+
+@pytest.mark.parametrize("header", ["", "Bearer", "Bearer "])
+def test_an_empty_configured_key_authorizes_no_request(header: str) -> None:
+    headers = [(b"authorization", header.encode())]
+    request = Request({"type": "http", "path": "/v1/models", "headers": headers})
+    assert has_valid_key(request, Secret("")) is False
 
 
 @pytest.mark.parametrize(
