@@ -518,6 +518,7 @@ async def test_an_envelope_of_a_cut_connection_comes_over_the_other_one(
     adapter = adapter_for(slack)
     assert adapter._socket_mode is not None
     adapter._socket_mode._first_check_seconds = 0.05
+    slack.extra_connections = 1  # so the next connection for counting comes a minute later
     inbox.may_store.clear()
     async with running(adapter, inbox):
         await slack.until(lambda: len(slack.sockets) == 2)
