@@ -20,7 +20,7 @@ from playwright.async_api import Browser, Page, ViewportSize, async_playwright, 
 from gateway.config.loader import read_environment
 from tests.e2e.daemon import LINK, Daemon
 from tests.e2e.page.actions import opened, rows, send
-from tests.e2e.page.conftest import ARGUMENTS, CHROMIUM
+from tests.fakes.chromium import ARGUMENTS, CHROMIUM
 from tests.fakes.model_script import Hang, Head, Script, calls, ok, text
 from tests.fakes.model_server import ModelServer
 

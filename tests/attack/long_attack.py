@@ -27,8 +27,8 @@ from tests.attack.stage import Seen, gate, prepare
 from tests.attack.tricks import MARKUP
 from tests.e2e.daemon import Daemon
 from tests.e2e.page.actions import opened
-from tests.e2e.page.conftest import ARGUMENTS, CHROMIUM
 from tests.e2e.page_kit import Stage, staged
+from tests.fakes.chromium import ARGUMENTS, CHROMIUM, HAVE_CHROMIUM
 from tests.fakes.model_server import ModelServer, echo
 
 pytestmark = pytest.mark.timeout(1200)
@@ -142,7 +142,7 @@ _DRAWN = """() => [...document.querySelectorAll("#log .row")].map((row) => ({
 
 
 async def test_scripts_on_the_page_do_not_run(ledger: Ledger, corpora: Corpora) -> None:
-    assert CHROMIUM.exists(), "chromium is not installed"
+    assert HAVE_CHROMIUM, "chromium is not installed"
     texts = [*MARKUP.values(), *corpora.scripts()]
     async with staged() as stage, async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)

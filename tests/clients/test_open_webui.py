@@ -17,7 +17,7 @@ from tests.clients.scripted import Request, plausible, text_of
 from tests.clients.settings_page import command_line, exported
 from tests.e2e.api_kit import daemon_for
 from tests.e2e.daemon import Daemon
-from tests.e2e.page.conftest import ARGUMENTS, CHROMIUM, HAVE_CHROMIUM
+from tests.fakes.chromium import ARGUMENTS, CHROMIUM, HAVE_CHROMIUM
 from tests.fakes.model_script import Script, calls, ok
 from tests.fakes.model_server import ModelServer, Received
 

@@ -5,7 +5,6 @@ import json
 from functools import partial
 from typing import Any
 
-import httpx2
 import msgspec
 import openai
 import pytest
@@ -30,6 +29,7 @@ from agent.verdict import Complete, Cut, judge_attempt
 from sessions.records import Message, ToolCall
 from tests.contract import provider_kit
 from tests.contract.provider_kit import OPENED, REQUEST, accumulate, collect, without_pings
+from tests.fakes.http_client import local_client
 from tests.fakes.model_script import Script, body_of, cut, ok, status
 from tests.fakes.model_server import Handler, always
 
@@ -304,7 +304,7 @@ async def test_the_chunks_match_the_content_that_the_sdk_reads(script: str) -> N
         async with (
             asyncio.timeout(5),
             openai.AsyncOpenAI(
-                api_key="x", base_url=server.url, max_retries=0, http_client=httpx2.AsyncClient()
+                api_key="x", base_url=server.url, max_retries=0, http_client=local_client()
             ) as client,
         ):
             stream = await client.responses.create(model="scripted", input="hi", stream=True)

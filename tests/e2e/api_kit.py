@@ -16,6 +16,7 @@ from sessions.values.secret import Secret
 from tests.e2e.daemon import NO_FILE, Daemon
 from tests.e2e.gateway_kit import GatewayKit, gateway
 from tests.fakes import warm_start
+from tests.fakes.http_client import library_client
 from tests.fakes.model_server import ModelServer
 
 KEY = "key-of-the-api"
@@ -142,7 +143,7 @@ async def served(
         assert kit.runner._http_server
         base = f"{kit.runner._http_server.url}v1"
         wire = Wire(base)
-        async with AsyncOpenAI(base_url=base, api_key=KEY, max_retries=0) as client:
+        async with library_client(base, KEY) as client:
             try:
                 yield ApiKit(kit, wire, client)
             finally:

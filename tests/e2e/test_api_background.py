@@ -10,7 +10,6 @@ from typing import Any
 import msgspec
 import openai
 import pytest
-from openai import AsyncOpenAI
 from openai.types.responses import Response
 
 from tests.e2e.api_kit import HTTP, KEY, daemon_for, served, user
@@ -18,6 +17,7 @@ from tests.e2e.gateway_kit import talkative
 from tests.e2e.test_api_keys import add, client_with
 from tests.e2e.test_api_responses import MODEL, responses
 from tests.e2e.test_api_sessions import gated
+from tests.fakes.http_client import library_client
 from tests.fakes.model_script import Script, ok
 from tests.fakes.model_server import ModelServer
 
@@ -207,7 +207,7 @@ async def test_queued_and_running_answers_survive_kill_9(tmp_path: Path) -> None
         return talkative(body)
 
     async with ModelServer(script) as model, daemon_for(tmp_path, model) as daemon:
-        async with AsyncOpenAI(base_url=f"{daemon.url}/v1", api_key=KEY, max_retries=0) as client:
+        async with library_client(f"{daemon.url}/v1", KEY) as client:
             library = client.responses
             more: dict[str, Any] = {"model": MODEL, "background": True}
             begun = await library.create(input="one", extra_headers=session, **more)

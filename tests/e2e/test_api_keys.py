@@ -25,6 +25,7 @@ from sessions.values.secret import Secret
 from tests.e2e.api_kit import HTTP, KEY, ApiKit, Wire, events, finish_of, served, text_of, user, why
 from tests.e2e.gateway_kit import opened, talkative
 from tests.fakes.agent_kit import Workshop
+from tests.fakes.http_client import library_client
 from tests.fakes.model_script import calls, ok, status
 from tests.fakes.model_server import ModelServer
 
@@ -40,7 +41,7 @@ async def add(api: ApiKit, name: str, **more: Any) -> str:
 
 @contextlib.asynccontextmanager
 async def client_with(api: ApiKit, key: str) -> AsyncIterator[AsyncOpenAI]:
-    async with AsyncOpenAI(base_url=api.wire.base, api_key=key, max_retries=0) as client:
+    async with library_client(api.wire.base, key) as client:
         yield client
 
 

@@ -13,6 +13,7 @@ from anthropic.types import Message, TextBlock, ThinkingBlock, ToolUseBlock
 from agent.settings import AgentSettings
 from tests.e2e.api_kit import KEY, ApiKit, Wire, daemon_for, served, user
 from tests.fakes.agent_kit import Workshop
+from tests.fakes.http_client import NO_CERTIFICATES
 from tests.fakes.model_script import calls, ok
 from tests.fakes.model_server import ModelServer
 
@@ -36,7 +37,11 @@ async def library(
     async with served(home, model, **more) as api:
         base = api.wire.base.removesuffix("/v1")
         async with anthropic.AsyncAnthropic(
-            base_url=base, api_key=KEY, max_retries=0, open_telemetry=False
+            base_url=base,
+            api_key=KEY,
+            max_retries=0,
+            open_telemetry=False,
+            http_client=anthropic.DefaultAsyncHttpxClient(trust_env=False, verify=NO_CERTIFICATES),
         ) as client:
             yield api, client
 

@@ -20,6 +20,7 @@ from tests.e2e.gateway_kit import talkative
 from tests.e2e.test_api_chat import CUT, data_url
 from tests.e2e.test_api_sessions import gated, keyed
 from tests.fakes.agent_kit import Workshop
+from tests.fakes.http_client import library_client
 from tests.fakes.model_script import calls, ok, words
 from tests.fakes.model_server import ModelServer
 from tests.fakes.responses_order import NOTICE, PROGRESS, Answered, checked, from_wire
@@ -611,7 +612,7 @@ async def test_kill_9_in_the_middle_of_an_answer(tmp_path: Path) -> None:
     async with ModelServer(talkative) as model:
         async with daemon_for(tmp_path, model) as daemon:
             base = f"{daemon.url}/v1"
-            async with AsyncOpenAI(base_url=base, api_key=KEY, max_retries=0) as library:
+            async with library_client(base, KEY) as library:
                 before = await library.responses.create(model=MODEL, input="before")
                 cut = ""
                 stream = await library.responses.create(

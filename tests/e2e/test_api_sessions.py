@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from openai import AsyncOpenAI
 
 from gateway.settings import GatewaySettings, LimitSettings, UserLimits
 from sessions.changes import Change, EndTurn, SetSession
@@ -29,6 +28,7 @@ from tests.e2e.api_kit import (
 from tests.e2e.gateway_kit import opened, talkative
 from tests.e2e.test_api_remote_pictures import fetching, looking
 from tests.fakes.agent_kit import Workshop
+from tests.fakes.http_client import library_client
 from tests.fakes.model_script import Script, calls, ok
 from tests.fakes.model_server import ModelServer
 from tests.fakes.shelf import PNG, Shelf, answer
@@ -551,7 +551,7 @@ async def test_kill_9_in_the_middle_of_an_answer(tmp_path: Path) -> None:
                 await daemon.kill()
             await daemon.start()
             assert (await wire.ask("before", headers=keyed(**SESSION)))[2] == stored
-            async with AsyncOpenAI(base_url=base, api_key=KEY, max_retries=0) as client:
+            async with library_client(base, KEY) as client:
                 raw = await client.chat.completions.with_raw_response.create(
                     model="scripted",
                     messages=user("after"),

@@ -38,6 +38,7 @@ from platforms.telegram.format_entities import (
     format_text,
 )
 from platforms.telegram.format_rich import format_html
+from tests.fakes.chromium import CHROMIUM, HAVE_CHROMIUM
 from tests.faults.markdown_causes import (
     ACCEPTED_CAUSES,
     CAUSES,
@@ -58,7 +59,7 @@ from tests.faults.markdown_discord import (
     read_html,
     read_runs,
 )
-from tests.faults.markdown_page import CHROMIUM, shown_on_page
+from tests.faults.markdown_page import shown_on_page
 from tests.faults.markdown_seen import discord, slack, telegram_rich, telegram_text
 from tests.faults.markdown_texts import ANSWERS, NASTY, text_of
 
@@ -433,7 +434,7 @@ def judge_causes() -> tuple[dict[str, Counter[str]], list[str]]:
     """Count the causes on all surfaces."""
     judged = judged_texts()
     pages = None
-    if CHROMIUM.exists():
+    if HAVE_CHROMIUM:
         pages = dict(zip(judged, asyncio.run(shown_on_page(judged.values())), strict=True))
     else:
         sys.stdout.write(f"SKIPPED page: {CHROMIUM} is missing\n")

@@ -1,15 +1,12 @@
 """Markdown as the page shows it, read in Chromium."""
 
 from collections.abc import Iterable
-from pathlib import Path
 
 from playwright.async_api import async_playwright
 
 from tests.e2e.page_kit import staged
+from tests.fakes.chromium import ARGUMENTS, CHROMIUM
 from tests.faults.markdown_causes import Shown
-
-CHROMIUM = Path("/usr/bin/chromium")
-ARGUMENTS = ("--no-sandbox", "--headless", "--disable-gpu", "--disable-background-networking")
 
 VISIBLE = """async (texts) => {
     const { renderMarkdown } = await import("/web/static/markdown.js");
@@ -38,7 +35,7 @@ VISIBLE = """async (texts) => {
 async def shown_on_page(texts: Iterable[str]) -> list[Shown]:
     """Return the visible text of each Markdown text, as the page renders it."""
     async with staged() as stage, async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=list(ARGUMENTS))
+        browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
         page = await browser.new_page()
         await page.goto(stage.url)
         found = await page.evaluate(VISIBLE, list(texts))

@@ -1,7 +1,6 @@
 """A browser, a server of the page, and a signed-in visitor."""
 
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 import pytest_asyncio
@@ -9,18 +8,7 @@ from playwright.async_api import Browser, BrowserContext, Page, async_playwright
 
 from tests.e2e.page.actions import BrowserProblems, opened
 from tests.e2e.page_kit import Place, Stage, staged
-
-CHROMIUM = Path("/usr/bin/chromium")
-HAVE_CHROMIUM = CHROMIUM.exists()
-ARGUMENTS = [
-    "--no-sandbox",
-    "--headless",
-    "--disable-gpu",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--no-first-run",
-]
+from tests.fakes.chromium import ARGUMENTS, CHROMIUM, HAVE_CHROMIUM
 
 expect.set_options(timeout=5_000)
 
