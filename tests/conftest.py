@@ -12,13 +12,15 @@ import hypothesis
 import pytest
 from pytest_asyncio.plugin import LoopFactory
 
+from tests.fakes.compiled_statements import compile_once
 from tests.fakes.patient_time import PatientLoop
 from tests.fakes.quick_time import QuickLoop
 
 MEMORY = Path("/dev/shm")  # noqa: S108 - pytest makes a folder of its own in it
 ENOUGH = 4 * 1024**3
 
-hypothesis.settings.register_profile("holdfast", deadline=None)  # the machine may be busy
+# The machine may be busy: no deadline, and each run draws others of so many examples.
+hypothesis.settings.register_profile("holdfast", deadline=None, max_examples=60)
 hypothesis.settings.load_profile("holdfast")
 
 
@@ -26,12 +28,14 @@ def pytest_configure() -> None:
     """The test runner makes a loop for the first test that is not async, and never closes it."""
     asyncio.set_event_loop(None)
     _keep_files_in_memory()
+    compile_once()
     gc.disable()  # until the tests are collected
 
 
 def pytest_collection_finish() -> None:
     """Exclude modules and collected tests from every later garbage collection: 10 % of the CPU."""
     gc.freeze()
+    gc.set_threshold(10_000)  # of 700: another 5 %
     gc.enable()
 
 
