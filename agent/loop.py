@@ -84,8 +84,9 @@ async def run_turn(task: TurnTask, resources: TurnResources) -> TurnDone:
     """
     turn = _TurnLoop(task, resources)
     try:
-        steps = max(0, resources.limits.max_steps - _earlier_steps(task))
-        for number in range(1, steps + 1):
+        first = _earlier_steps(task) + 1
+        last = max(first - 1, resources.limits.max_steps)
+        for number in range(first, last + 1):
             outcome = await turn.run_step(number)
             if isinstance(outcome, TurnDone):
                 return outcome
@@ -93,7 +94,7 @@ async def run_turn(task: TurnTask, resources: TurnResources) -> TurnDone:
             if refused:
                 return refused
             turn.add_rows(await resources.fetch_steers())
-        return await turn.run_last_step(steps + 1)
+        return await turn.run_last_step(last + 1)
     finally:
         turn.release()
 

@@ -43,7 +43,8 @@ class StartTurn(msgspec.Struct, frozen=True, kw_only=True):
     """Start a turn: mark the inbox rows as running and append the messages to the history.
 
     A tool result among the messages whose call is not among them takes the place of its placeholder
-    (`AWAITING_CLIENT`), one of the newest rows of the session.
+    (`AWAITING_CLIENT`), one of the newest rows of the session. With `continues`, a turn that ended
+    with calls of its client goes on, under its id.
     """
 
     id: str
@@ -55,6 +56,7 @@ class StartTurn(msgspec.Struct, frozen=True, kw_only=True):
     request: str
     at: int
     person: str = ""  # requester; resuming a turn keeps the stored one
+    continues: bool = False
 
 
 class AppendMessages(msgspec.Struct, frozen=True):

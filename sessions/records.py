@@ -348,7 +348,7 @@ class EntryContext(msgspec.Struct, frozen=True, kw_only=True):
     questions: tuple[Approval, ...] = ()  # open approvals of the same turn
     running: Turn | None = None  # turn running in the conversation
     ahead: int = 0  # waiting messages before this one
-    together: int = 1  # messages answered by the same turn
+    turn_entries: tuple[InboxEntry, ...] = ()  # all messages of the same turn, in order
     corrections: tuple[InboxEntry, ...] = ()  # edits and deletions in the chat, newest first
 
 

@@ -38,6 +38,8 @@ class RequestOptions(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=Tr
     before: tuple[EarlierMessage, ...] = ()
     rows: tuple[Message, ...] = ()  # history of the conversation from which this one branches
     after: str = ""  # the session to continue
+    turn: str = ""  # of that session, to continue: it ended with calls whose results are here
+    turn_attempts: int = 0  # model requests that this turn has sent
     once: bool = False  # the conversation consists of this request and ends with its answer
     plain: bool = False  # the model alone answers, without the agent's tools and prompt
     keyed: bool = False  # has an idempotency key, so the client may send it again
@@ -112,6 +114,7 @@ def read_request(entry: InboxEntry, event: InboundMessage, origin: str) -> Pendi
         request_options=encode_options(msgspec.structs.replace(options, before=(), rows=())),
         single_turn=options.once,
         continued_session=options.after,
+        continued_turn=options.turn,
     )
 
 

@@ -66,7 +66,8 @@ class ConversationHost:
         budget = self._services.budgets.turn_budget(key, turn.person, setting.requester)
         if not (start.resumed or budget):
             label = setting.first_label(self._clock.monotonic())
-            changes = (StartAttempt(turn.id, 1, label, self._clock.now()),)
+            number = setting.sent_requests + 1 if start.continued else 1
+            changes = (StartAttempt(turn.id, number, label, self._clock.now()),)
         return PreparedTurn(changes, partial(self._create_turn, key, start, setting))
 
     def _create_turn(
@@ -87,11 +88,11 @@ class ConversationHost:
         self, turn: Turn, running: RunningTurn, *, repeatable: bool
     ) -> TurnCrashed:
         """Return the event that closes or resumes a turn that an earlier process left running."""
-        shown = await self._store.outbox.of_turn(turn.id)
-        origin = answer_origin(shown)
-        if running.request_options and not origin:  # its client finds the turn by this origin
+        origin = ""
+        if running.request_options:  # its client finds the answer by the origin of its request
             entries = await self._store.inbox.of_turn(turn.id)
             origin = origin_of(entries[-1]) if entries else ""
+        origin = origin or answer_origin(await self._store.outbox.of_turn(turn.id))
         running = msgspec.structs.replace(running, origin=origin)
         history = await self._store.sessions.history(turn.session_id)
         tool_runs = await self._store.turns.tool_runs(turn.id)

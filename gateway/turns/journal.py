@@ -64,6 +64,7 @@ class StoredTurnJournal:
         budget: TurnBudget,
         *,
         resumed: bool,
+        sent_requests: int = 0,
     ) -> None:
         self._store = services.store
         self._delivery = services.delivery
@@ -78,7 +79,7 @@ class StoredTurnJournal:
         self._received_chars = 0  # of the request under way
         self.usage = Usage()  # of the finished requests
         self.last_target = ""  # label of the model that got the latest request
-        self._attempts_before = 0  # requests that an earlier process sent for this turn
+        self._attempts_before = sent_requests  # by an earlier process, or before the client's calls
         self._open_calls: dict[str, ToolCall] = {}  # calls without a result
         self._started_calls: dict[str, Risk] = {}
         self._checkpoints = services.checkpoints

@@ -158,6 +158,7 @@ class Models:
             show_reasoning=agent.show_reasoning,
             options=options.answer,
             requester=options.requester,
+            sent_requests=options.turn_attempts,
         )
 
     def shows_reasoning(self) -> bool:

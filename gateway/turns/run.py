@@ -122,6 +122,7 @@ class TurnRun:
             self._answer,
             services.budgets.turn_budget(key, turn.person, setting.requester),
             resumed=start.resumed,
+            sent_requests=setting.sent_requests if start.continued else 0,
         )
         self._has_text = False
         self._steer_future: asyncio.Future[tuple[Message, ...]] | None = None

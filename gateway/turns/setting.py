@@ -26,6 +26,7 @@ class TurnSetting(msgspec.Struct, frozen=True, kw_only=True):
     show_reasoning: bool = False
     options: AnswerOptions = AnswerOptions()  # of the client's request
     requester: Requester | None = None  # sender of an API request
+    sent_requests: int = 0  # of a turn that goes on with results of its client
 
     def first_label(self, now: float) -> str:
         """Return the label of the first target whose circuit breaker is closed."""

@@ -39,6 +39,8 @@ class PendingMessage(msgspec.Struct, frozen=True, kw_only=True):
     request_options: bytes = b""  # how to answer; opaque here, read by the turn
     single_turn: bool = False  # the session is for this message only and ends with the turn
     continued_session: str = ""  # session to continue, even if it was closed
+    continued_turn: str = ""
+    """Turn of `continued_session` that ended with calls of the client, whose results these are."""
 
 
 class RunningTurn(msgspec.Struct, frozen=True, kw_only=True):
@@ -318,6 +320,7 @@ class StartTask(msgspec.Struct, frozen=True, kw_only=True):
     """Tell the model why the earlier conversation is not in view."""
     interrupted_request: str = ""
     resumed: bool = False  # tell the model that the turn was interrupted
+    continued: bool = False  # the turn had ended with calls of its client, whose results are here
     opening_rows: tuple[Message, ...] = ()
     """All rows of a session that the start has opened; empty if the session has earlier rows."""
 

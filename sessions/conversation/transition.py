@@ -44,6 +44,7 @@ class NewTurn(msgspec.Struct, frozen=True, kw_only=True):
     replaced_reason: SessionReason | None = None
     interrupted_request: str = ""
     resumed: bool = False
+    continued_turn: str = ""  # as in `PendingMessage`
 
     @property
     def request(self) -> str:
@@ -84,6 +85,7 @@ class Transition(msgspec.Struct):
         earlier = state.resumable
         request = earlier.request if earlier and earlier.person == taken[0].person else ""
         before: tuple[Message, ...] = ()
+        continued = ""
         if state.session is None:
             before = taken[0].prior_messages
             session = env.new_id("s")
@@ -101,6 +103,7 @@ class Transition(msgspec.Struct):
             fresh_after = None
             if after == state.session:
                 before = taken[0].prior_messages
+                continued = taken[0].continued_turn
         interrupted = fresh_after in _INTERRUPTION_REASONS
         source = taken[-1]
         if source.direct and source.id == arrived:
@@ -112,6 +115,7 @@ class Transition(msgspec.Struct):
             messages=(*before, _merge_messages(taken)),
             replaced_reason=fresh_after,
             interrupted_request=request if interrupted else "",
+            continued_turn=continued,
         )
         self.start_turn(new, env)
 
@@ -120,7 +124,7 @@ class Transition(msgspec.Struct):
         state, source = self.state, new.source
         assert state.session is not None  # noqa: S101 - every caller has opened a session
         turn = RunningTurn(
-            id=env.new_id("t"),
+            id=new.continued_turn or env.new_id("t"),
             session=state.session,
             address=source.address,
             person=source.person,
@@ -142,6 +146,7 @@ class Transition(msgspec.Struct):
                 request=turn.request,
                 at=env.now,
                 person=turn.person,
+                continues=bool(new.continued_turn),
             )
         )
         opened = any(isinstance(change, OpenSession) for change in self.changes)
@@ -151,6 +156,7 @@ class Transition(msgspec.Struct):
                 replaced_reason=new.replaced_reason,
                 interrupted_request=new.interrupted_request,
                 resumed=new.resumed,
+                continued=bool(new.continued_turn),
                 opening_rows=new.messages if opened else (),
             )
         )

@@ -214,7 +214,8 @@ class Journal:
             "started_at": change.at,
             "person": change.person,
         }
-        connection.execute(self._upserts.start_turn, row)
+        put = self._upserts.continue_turn if change.continues else self._upserts.start_turn
+        connection.execute(put, row)
         _execute_many(
             connection,
             sql.MARK_INBOX_RUNNING,

@@ -132,11 +132,13 @@ class SpendingReader:
         key: str | None = None,
         person: str | None = None,
         since: int | None = None,
+        requests_from: int | None = None,
+        requests_before: int | None = None,
     ) -> UsageTotals:
         """Return the total usage of the turns that match all given filters.
 
-        `since` selects turns started at that time or later. Retracted turns and unfinished requests
-        are included.
+        `since` selects turns started at that time or later, `requests_from` and `requests_before`
+        model requests of these turns. Retracted turns and unfinished requests are included.
         """
         given = {
             "turn_id": turn_id,
@@ -144,6 +146,8 @@ class SpendingReader:
             "key": key,
             "person": person,
             "since": since,
+            "requests_from": requests_from,
+            "requests_before": requests_before,
         }
         only = {name: value for name, value in given.items() if value is not None}
         return await self._database.read(lambda c: costs.sum_usage(c, only))

@@ -264,22 +264,21 @@ class Upserts:
             .on_conflict_do_nothing(index_elements=["source", "event"])
             .execution_options(preserve_rowcount=True)
         )
-        self.start_turn = (
-            insert(turns)
-            .values(
-                _bind_columns(
-                    turns, "finished_at", "attempts", "cause", "partial", "resumed", "taken_back"
-                )
+        put = insert(turns).values(
+            _bind_columns(
+                turns, "finished_at", "attempts", "cause", "partial", "resumed", "taken_back"
             )
-            .on_conflict_do_update(
-                index_elements=["id"],
-                set_={
-                    "state": TurnState.RUNNING.value,
-                    "finished_at": sa.null(),
-                    "cause": sa.null(),
-                    "resumed": turns.c.resumed + 1,
-                },
-            )
+        )
+        running = {
+            "state": TurnState.RUNNING.value,
+            "finished_at": sa.null(),
+            "cause": sa.null(),
+        }
+        self.start_turn = put.on_conflict_do_update(
+            index_elements=["id"], set_={**running, "resumed": turns.c.resumed + 1}
+        )
+        self.continue_turn = put.on_conflict_do_update(
+            index_elements=["id"], set_={**running, "resumed": 0}
         )
         self.start_tool = (
             insert(tool_runs)

@@ -1,14 +1,16 @@
 """The API of a whole gateway, as OpenAI's own library meets it, and as it stands on the wire."""
 
+import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import msgspec
 from openai import AsyncOpenAI
+from openai.types.responses import Response
 
 from gateway.config.loader import read_environment
 from gateway.settings import HttpSettings
@@ -22,6 +24,7 @@ from tests.fakes.model_server import ModelServer
 KEY = "key-of-the-api"
 HTTP = HttpSettings(port=0, api_key=Secret(KEY), ui=False)
 PATIENCE = 8.0
+OPEN = ("queued", "in_progress")
 
 
 class Event(msgspec.Struct, frozen=True):
@@ -148,6 +151,18 @@ async def served(
                 yield ApiKit(kit, wire, client)
             finally:
                 await wire.close()
+
+
+async def polled(
+    retrieve: Callable[[], Awaitable[Response]], *, until: tuple[str, ...] = ()
+) -> Response:
+    """Poll as a client does, until the status is one of these, or the answer has ended."""
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            answer = await retrieve()
+            if answer.status in until or (not until and answer.status not in OPEN):
+                return answer
+            await asyncio.sleep(0.02)
 
 
 def daemon_for(home: Path, model: ModelServer) -> Daemon:

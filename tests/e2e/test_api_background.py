@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -10,9 +9,8 @@ from typing import Any
 import msgspec
 import openai
 import pytest
-from openai.types.responses import Response
 
-from tests.e2e.api_kit import HTTP, KEY, daemon_for, served, user
+from tests.e2e.api_kit import HTTP, KEY, OPEN, PATIENCE, daemon_for, polled, served, user
 from tests.e2e.gateway_kit import talkative
 from tests.e2e.test_api_keys import add, client_with
 from tests.e2e.test_api_responses import MODEL, responses
@@ -20,21 +18,6 @@ from tests.e2e.test_api_sessions import gated
 from tests.fakes.http_client import library_client
 from tests.fakes.model_script import Script, ok
 from tests.fakes.model_server import ModelServer
-
-PATIENCE = 8.0
-OPEN = ("queued", "in_progress")
-
-
-async def polled(
-    retrieve: Callable[[], Awaitable[Response]], *, until: tuple[str, ...] = ()
-) -> Response:
-    """Poll as a client does, until the status is one of these, or the answer has ended."""
-    async with asyncio.timeout(PATIENCE):
-        while True:
-            answer = await retrieve()
-            if answer.status in until or (not until and answer.status not in OPEN):
-                return answer
-            await asyncio.sleep(0.02)
 
 
 async def test_an_answer_goes_on_without_its_client_and_is_polled(tmp_path: Path) -> None:

@@ -10,12 +10,13 @@ import aiohttp
 import openai
 import pytest
 from openai.types.chat import ChatCompletion
+from openai.types.responses import Response
 
 from agent.settings import AgentSettings
 from gateway.access.api_keys import Requester
 from gateway.http.api.answers import StoredAnswers
 from gateway.settings import HttpSettings
-from sessions.records import AWAITING_CLIENT, Message
+from sessions.records import AWAITING_CLIENT, Message, Turn
 from sessions.values.secret import Secret
 from tests.e2e.api_kit import (
     KEY,
@@ -25,11 +26,13 @@ from tests.e2e.api_kit import (
     daemon_for,
     finish_of,
     named,
+    polled,
     served,
     user,
     why,
 )
 from tests.fakes.agent_kit import Workshop
+from tests.fakes.http_client import library_client
 from tests.fakes.model_script import Script, calls, ok
 from tests.fakes.model_server import ModelServer
 
@@ -56,10 +59,21 @@ def result(call: Any, content: str = "sunny") -> Any:
     return {"role": "tool", "tool_call_id": call.id, "content": content}
 
 
+def output_of(answer: Response, said: str) -> Any:
+    (call,) = [each for each in answer.output if each.type == "function_call"]
+    return {"type": "function_call_output", "call_id": call.call_id, "output": said}
+
+
 async def rows(api: ApiKit, number: int = 0) -> list[Message]:
     assert api.kit.runner._store
     found = await api.kit.runner._store.sessions.list()
     return list(await api.kit.runner._store.sessions.history(found[number].id))
+
+
+async def turns(api: ApiKit) -> list[Turn]:
+    assert api.kit.runner._store
+    (session,) = await api.kit.runner._store.sessions.list()
+    return list(await api.kit.runner._store.turns.of_session(session.id))
 
 
 async def sound(api: ApiKit) -> None:
@@ -88,6 +102,40 @@ async def test_a_call_goes_to_the_client_and_its_result_continues_the_turn(tmp_p
         sent = await api.kit.asked(2)
         assert [each["role"] for each in sent] == ["user", "assistant", "tool"]
         assert sent[1]["tool_calls"][0]["function"]["arguments"] == BERLIN
+        await sound(api)
+        (turn,) = await turns(api)
+        assert (turn.state, turn.cause, turn.attempts, turn.request) == ("done", None, 2, "hi")
+
+
+async def test_each_answer_of_a_turn_is_kept_for_itself(tmp_path: Path) -> None:
+    """Calls, calls and a text: one turn, of which the client can fetch each answer again."""
+    call_it = 'C(0,c1,weather,{"city":"Berlin"}) F tool_calls'
+    scripts = (
+        f'H T"First I look." {call_it} U(1,10) D EOF',
+        f'H T"Once more." {call_it} U(2,20) D EOF',
+        'H T"Sunny." F stop U(3,30) D EOF',
+    )
+    async with ModelServer(*scripts) as model, served(tmp_path, model) as api:
+        more: Any = {"model": "scripted", "tools": [FLAT]}
+        answers = [await api.client.responses.create(input="hi", **more)]
+        for said in ("cloudy", "sunny"):
+            answers.append(
+                await api.client.responses.create(
+                    input=[output_of(answers[-1], said)],
+                    previous_response_id=answers[-1].id,
+                    **more,
+                )
+            )
+        for answer in answers:
+            kept = await api.client.responses.retrieve(answer.id)
+            assert kept.output_text == answer.output_text
+            assert [each.call_id for each in kept.output if each.type == "function_call"] == [
+                each.call_id for each in answer.output if each.type == "function_call"
+            ]
+            assert kept.usage == answer.usage
+        assert [each.usage and each.usage.input_tokens for each in answers] == [10, 20, 30]
+        (turn,) = await turns(api)
+        assert (turn.state, turn.attempts) == ("done", 3)
         await sound(api)
 
 
@@ -205,6 +253,67 @@ async def test_results_sent_twice_branch_off(tmp_path: Path) -> None:
         await sound(api)
 
 
+async def test_results_sent_twice_branch_off_in_the_middle_of_a_turn(tmp_path: Path) -> None:
+    """The second time, the turn has gone on; what came behind the calls is not in the branch."""
+    scripts = (MIXED, CALL, ok("One."), ok("Two."))
+    async with (
+        ModelServer(*scripts) as model,
+        served(tmp_path, model, tools=Workshop().tools()) as api,
+    ):
+        said: Any = user("hi")
+        histories: list[Any] = []
+        for content in ("sunny", "cloudy"):
+            found = await api.chat.create(model="scripted", messages=said, tools=[WEATHER])
+            (call,) = calls_of(found)
+            said = [*said, found.choices[0].message.to_dict(), result(call, content)]
+            histories.append(said)
+        found = await api.chat.create(model="scripted", messages=said, tools=[WEATHER])
+        assert found.choices[0].message.content == "One."
+        (turn,) = await turns(api)
+        assert turn.attempts == 3
+        again = [*histories[0][:-1], histories[0][-1] | {"content": "rainy"}]
+        found = await api.chat.create(model="scripted", messages=again, tools=[WEATHER])
+        assert found.choices[0].message.content == "Two."
+        sent = await api.kit.asked(4)
+        assert [each["role"] for each in sent] == ["user", "assistant", "tool", "tool"]
+        assert {each["content"] for each in sent if each["role"] == "tool"} == {"paid 5", "rainy"}
+        assert len(await api.sessions()) == 2
+        await sound(api)
+
+
+async def test_results_sent_twice_at_once_continue_the_turn_once(tmp_path: Path) -> None:
+    async with ModelServer(CALL, *[ok("Sunny.")] * 5) as model, served(tmp_path, model) as api:
+        first = await api.chat.create(model="scripted", messages=user("hi"), tools=[WEATHER])
+        (call,) = calls_of(first)
+        said: Any = [*user("hi"), first.choices[0].message.to_dict(), result(call)]
+        async with asyncio.TaskGroup() as group:
+            for _ in range(5):
+                group.create_task(api.chat.create(model="scripted", messages=said, tools=[WEATHER]))
+        assert api.kit.runner._store
+        sessions = await api.kit.runner._store.sessions.list()
+        found = [await api.kit.runner._store.turns.of_session(each.id) for each in sessions]
+        assert sorted(turn.attempts for (turn,) in found) == [1, 1, 1, 1, 2]
+        for number in range(2, 7):
+            roles = [each["role"] for each in await api.kit.asked(number)]
+            assert roles == ["user", "assistant", "tool"]
+        await sound(api)
+
+
+async def test_results_can_be_sent_again_after_their_turn_failed(tmp_path: Path) -> None:
+    async with ModelServer(CALL, "S401", ok("Sunny.")) as model, served(tmp_path, model) as api:
+        first = await api.chat.create(model="scripted", messages=user("hi"), tools=[WEATHER])
+        (call,) = calls_of(first)
+        said: Any = [*user("hi"), first.choices[0].message.to_dict(), result(call)]
+        with pytest.raises(openai.APIStatusError):
+            await api.chat.create(model="scripted", messages=said, tools=[WEATHER])
+        (turn,) = await turns(api)
+        assert (turn.state, turn.attempts) == ("failed", 2)
+        again = await api.chat.create(model="scripted", messages=said, tools=[WEATHER])
+        assert again.choices[0].message.content == "Sunny."
+        assert [each["role"] for each in await api.kit.asked(3)] == ["user", "assistant", "tool"]
+        await sound(api)
+
+
 async def test_a_history_of_another_server_may_end_with_results(tmp_path: Path) -> None:
     said: Any = [
         *user("hi"),
@@ -271,10 +380,14 @@ async def test_why_connects_a_call_with_the_message_that_brought_its_result(tmp_
         assert api.kit.runner._store
         brought, asked = await api.kit.runner._store.inbox.newest("api", 10)
     shown = await asyncio.to_thread(why, tmp_path, asked.id)
-    assert "turn done, 1 model request: tool calls handed to the client" in shown
-    assert "now: it was answered with tool calls, which the client runs" in shown
+    assert brought.turn_id == asked.turn_id
+    assert f"tool calls handed to the client; message {brought.id} brought their results" in shown
+    assert "now: it was answered with tool calls, which the client ran" in shown
+    assert "turn done" not in shown
     shown = await asyncio.to_thread(why, tmp_path, brought.id)
     assert f"brought results of the tool calls of turn {asked.turn_id}" in shown
+    assert f"turn {asked.turn_id} went on" in shown
+    assert "turn done, 2 model requests" in shown
     (report,) = json.loads(await asyncio.to_thread(why, tmp_path, brought.id, "--json"))
     assert report["client"]["continues"] == asked.turn_id
 
@@ -412,6 +525,38 @@ async def test_kill_9_after_a_call_was_handed_out_keeps_it(tmp_path: Path) -> No
             assert answer["choices"][0]["message"]["content"] == "Sunny."
             await wire.close()
         assert len(model.requests) == 2
+
+
+async def test_kill_9_while_a_turn_goes_on_with_results_keeps_all_its_answers(
+    tmp_path: Path,
+) -> None:
+    def script(_: dict[str, Any]) -> Script:
+        return (CALL, 'H T"so far, " HANG', ok("the rest"))[len(model.requests) - 1]
+
+    async with ModelServer(script) as model, daemon_for(tmp_path, model) as daemon:
+        async with library_client(f"{daemon.url}/v1", KEY) as client:
+            library = client.responses
+            more: Any = {"model": "scripted", "tools": [FLAT]}
+            first = await library.create(input="hi", **more)
+            second = await library.create(
+                input=[output_of(first, "sunny")],
+                previous_response_id=first.id,
+                background=True,
+                **more,
+            )
+            await model.request(2)
+            await daemon.kill()
+            await daemon.start()
+            ended = await polled(lambda: library.retrieve(second.id))
+            assert ended.output_text.endswith("the rest")
+            assert (await library.retrieve(first.id)).output == first.output
+        await daemon.stop()
+    assert len(model.requests) == 3
+    sent = [each["role"] for each in model.requests[2].body["messages"]]
+    assert sent[:4] == ["system", "user", "assistant", "tool"]
+    found = json.loads(await asyncio.to_thread(why, tmp_path, "api", "--json"))
+    assert [report["turn"]["attempts"] for report in found] == [3, 3]
+    assert len({report["turn"]["id"] for report in found}) == 1
 
 
 async def test_a_crash_while_own_calls_run_hands_the_client_calls_out(tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ from gateway.inbound.request_options import (
     encode_options,
 )
 from gateway.settings import ClientToolPolicy
-from gateway.turns.feed_events import FeedEnd
+from gateway.turns.feed_events import FeedEnd, FeedOutcome
 from gateway.turns.feeds import Feed, Feeds
 from platforms.core.contract import Address, InboundMessage, Sender, Text
 from sessions.changes import SetInbox
@@ -54,11 +54,7 @@ from sessions.conversation.events import (
     RequestAbandoned,
     StartWaiting,
 )
-from sessions.records import (
-    InboxEntry,
-    InboxState,
-    TurnState,
-)
+from sessions.records import InboxEntry, InboxState
 from sessions.store.store import SessionStore
 from sessions.values.clock import Clock
 from sessions.values.ids import Ids, stable_id, unique_part
@@ -311,10 +307,10 @@ class ApiRequests:
                 unsubscribe=leave,
             )
         turn = await self._store.turns.get(entry.turn_id) if entry.turn_id else None
-        if turn is None or turn.state is not TurnState.DONE:
-            return None
         text, end = await self.stored_answers.read_ending(entry, turn)
-        if end is None or await self.stored_answers.is_deleted(entry):
+        if end is None or end.outcome is not FeedOutcome.ANSWERED:
+            return None
+        if await self.stored_answers.is_deleted(entry):
             return None
         self._unsubscribe(feed, "")
         return TurnSubscription(
@@ -348,6 +344,7 @@ class ApiRequests:
         said, *before = await self._pictures.fetch_all((asked, *earlier))
         if self._conversations.is_stopping():  # began while the pictures were downloaded
             raise RequestRefused(NOT_READY)
+        continued = await self._store.turns.get(destination.turn) if destination.turn else None
         wishes = RequestOptions(
             system=request.system_prompt,
             model=request.model,
@@ -357,6 +354,8 @@ class ApiRequests:
             before=tuple([await self._build_row(each) for each in before]),
             rows=destination.rows,
             after=destination.after,
+            turn=continued.id if continued else "",
+            turn_attempts=continued.attempts if continued else 0,
             once=destination.single_turn,
             plain=request.plain,
             keyed=keyed,

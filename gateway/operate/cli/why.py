@@ -21,7 +21,7 @@ from gateway.operate.cli.common import (
     read_store,
 )
 from gateway.operate.why import chats, story
-from gateway.operate.why.facts import MessageReport, RunningGateway
+from gateway.operate.why.facts import MessageReport, RunningGateway, api_options
 from gateway.operate.why.standing import wait_status
 from gateway.process.control_socket import EXPECTED_ERRORS, NotRunning, ProcessState
 from sessions.records import InboxEntry, OutboxItem
@@ -146,7 +146,7 @@ def report_data(report: MessageReport) -> dict[str, Any]:
             "cause": turn.cause,
         },
         "client": _client_data(entry),
-        "items": [_item_data(item) for item in report.trace.items],
+        "items": [_item_data(item) for item in report.items],
     }
 
 
@@ -155,7 +155,7 @@ def _client_data(entry: InboxEntry) -> dict[str, str | None] | None:
 
     `continues` is the turn whose tool calls the client has run.
     """
-    options = story.api_options(entry)
+    options = api_options(entry)
     if options is None:
         return None
     requester = options.requester or Requester()

@@ -27,7 +27,7 @@ def chat_summary(reports: Sequence[MessageReport]) -> str:
     open_items = [
         item
         for report in reports
-        for item in report.trace.items
+        for item in report.items
         if report.entry.state in _FINAL_STATES
         and item.state not in {ItemState.SENT, ItemState.DEAD}
     ]

@@ -236,11 +236,16 @@ def _turn_status(report: MessageReport, turn: Turn) -> WaitStatus:
 
 def _done(report: MessageReport) -> WaitStatus:
     entry, turn = report.entry, report.trace.turn
-    for item in report.trace.items:
+    for item in report.items:
         if item.state is not ItemState.SENT:
             return delivery_status(report, item)
     if turn is None:
         return _done_without_turn(entry)
+    if following := report.continued_by:
+        return WaitStatus(
+            "it was answered with tool calls, which the client ran; message "
+            f"{following.id} brought their results"
+        )
     match turn.state:
         case TurnState.DONE:
             return WaitStatus(_answered(report))
@@ -281,9 +286,7 @@ def _answered(report: MessageReport) -> str:
             "it was answered with tool calls, which the client runs; a later message brings their "
             "results"
         )
-    shown = [
-        item for item in report.trace.items if item.kind is ItemKind.ANSWER and item.settled_at
-    ]
+    shown = [item for item in report.items if item.kind is ItemKind.ANSWER and item.settled_at]
     if not shown:
         return "it was answered"
     return f"it was answered; the answer was delivered {format_time(max(i.settled_at or 0 for i in shown))}"

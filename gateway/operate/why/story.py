@@ -2,17 +2,14 @@
 
 from collections.abc import Iterator
 
-import msgspec
-
 from agent.client_calls import turn_of_call
-from gateway.access.api_keys import API_PLATFORM, Requester
+from gateway.access.api_keys import Requester
 from gateway.inbound import decisions
 from gateway.inbound.decisions import InboxDecision
 from gateway.inbound.reader import read_event
-from gateway.inbound.request_options import RequestOptions, decode_options
-from gateway.operate.why.facts import MessageReport
+from gateway.operate.why.facts import MessageReport, api_options, continues_turn
 from gateway.turns.answer import HANDED_TO_CLIENT
-from platforms.core.contract import InboundDelete, InboundEdit, InboundMessage
+from platforms.core.contract import InboundDelete, InboundEdit
 from sessions.records import InboxEntry, ItemState, OutboxItem
 from sessions.values.text import shorten
 
@@ -64,16 +61,25 @@ def _timeline(report: MessageReport) -> Iterator[tuple[int, str]]:
             yield entry.received_at, f"brought results of the tool calls of turn {source}"
     yield from _corrections(report)
     if turn:
-        if turn.started_at < entry.received_at:
+        if continues_turn(entry):
+            yield entry.received_at, f"turn {turn.id} went on"
+        elif turn.started_at < entry.received_at:
             yield entry.received_at, f"added to the running turn {turn.id} to steer it"
         else:
-            others = around.together - 1
+            others = sum(
+                each.id != entry.id and not continues_turn(each) for each in around.turn_entries
+            )
             with_others = f", with {others} more waiting" if others else ""
             yield turn.started_at, f"turn {turn.id} started{with_others}"
         if turn.resumed:
             times = "once" if turn.resumed == 1 else f"{turn.resumed} times"
             yield turn.started_at, f"resumed {times} after a restart"
-        if turn.finished_at is not None:
+        if following := report.continued_by:
+            yield (
+                entry.settled_at or following.received_at,
+                f"tool calls handed to the client; message {following.id} brought their results",
+            )
+        elif turn.finished_at is not None:
             handed = turn.cause == HANDED_TO_CLIENT
             cause = "tool calls handed to the client" if handed else turn.cause
             tries = f"{turn.attempts} model request{'' if turn.attempts == 1 else 's'}"
@@ -81,25 +87,13 @@ def _timeline(report: MessageReport) -> Iterator[tuple[int, str]]:
                 turn.finished_at,
                 f"turn {turn.state.value}, {tries}" + (f": {cause}" if cause else ""),
             )
-    for item in report.trace.items:
+    for item in report.items:
         yield item.created_at, f"{item.kind} {item.id} written"
         if item.settled_at is not None:
             yield item.settled_at, f"{item.kind} {_delivery_result(item)}"
-    if entry.settled_at is not None and not (turn and turn.finished_at == entry.settled_at):
+    ended = turn and (report.continued_by or turn.finished_at == entry.settled_at)
+    if entry.settled_at is not None and not ended:
         yield entry.settled_at, "settled"
-
-
-def api_options(entry: InboxEntry) -> RequestOptions | None:
-    """Return the options of an API request; None for other messages and for damaged ones."""
-    if entry.address.platform != API_PLATFORM or not entry.payload:
-        return None
-    try:
-        event = read_event(entry)
-    except msgspec.DecodeError:
-        return None
-    if not isinstance(event, InboundMessage) or not event.wishes:
-        return None
-    return decode_options(event.wishes)
 
 
 def _describe_requester(requester: Requester) -> str:

@@ -18,6 +18,8 @@ _FILTERS: dict[str, sa.ColumnElement[bool]] = {
     "key": turns.c.session_id.in_(_of_key),
     "person": turns.c.person == given("person"),
     "since": turns.c.started_at >= given("since"),
+    "requests_from": attempts.c.started_at >= given("requests_from"),
+    "requests_before": attempts.c.started_at < given("requests_before"),
 }
 _IS_UNPRICED = attempts.c.cost.is_(None) & (attempts.c.input_tokens + attempts.c.output_tokens > 0)
 

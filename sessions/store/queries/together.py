@@ -123,6 +123,6 @@ def entry_context(
         questions=tuple(approval for approval in asked if approval.turn_id == turn_id),
         running=running,
         ahead=sum(other.seq < entry.seq for other in waiting),
-        together=len(inbox.entries_of_turn(connection, entry.turn_id)) if entry.turn_id else 1,
+        turn_entries=inbox.entries_of_turn(connection, entry.turn_id) if entry.turn_id else (),
         corrections=inbox.find_corrections(connection, entry, decisions, _MAX_CORRECTIONS),
     )

@@ -401,7 +401,8 @@ def test_a_message_that_steered_a_turn_is_described() -> None:
 
 
 def test_collected_messages_and_resumed_turns_are_described() -> None:
-    found = told(way(DONE, turn(TurnState.FAILED, "no luck", resumed=1), together=3))
+    together = tuple(msgspec.structs.replace(DONE, id=f"i{number}") for number in (1, 2, 3))
+    found = told(way(DONE, turn(TurnState.FAILED, "no luck", resumed=1), turn_entries=together))
     assert found[1:] == [
         "turn t1 started, with 2 more waiting",
         "resumed once after a restart",

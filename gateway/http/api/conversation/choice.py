@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import msgspec
 from msgspec.structs import replace
 
+from agent.client_calls import turn_of_call
 from gateway.access.api_keys import is_generated
 from gateway.http.api.asked import ApiRequest, RequestMessage
 from gateway.http.api.conversation.client_results import complete_messages, new_messages, result_ids
@@ -32,6 +33,7 @@ class Destination(msgspec.Struct, frozen=True, kw_only=True):
     session_state: str = ""  # "new", "continued" or "resumed"; empty without a session
     rows: tuple[Message, ...] = ()  # history of the conversation from which this one branches
     after: str = ""  # id of the session to continue
+    turn: str = ""  # id of its turn to continue, whose calls the messages bring results of
     branches_off: Turn | None = None  # turn up to which `rows` are still to be read
 
     @property
@@ -113,7 +115,9 @@ def continue_answer(request: ApiRequest, facts: AnswerFacts, fresh: Address) -> 
         return there
     in_place = (request.retrievable or by_calls) and facts.is_newest
     if in_place and facts.turn:
-        return replace(there, after=facts.turn.session_id)
+        brings_results = not facts.waiting_calls.isdisjoint(result_ids(messages))
+        turn = facts.turn.id if brings_results else ""
+        return replace(there, after=facts.turn.session_id, turn=turn)
     return replace(there, address=fresh, single_turn=True, branches_off=facts.turn)
 
 
@@ -160,7 +164,9 @@ def _match_results(request: ApiRequest, facts: SessionFacts, there: Destination)
         return replace(there, messages=complete_messages(request.messages))
     waiting = {call.id for call in client_calls_in(facts.history)}
     messages = complete_messages(new_messages(request.messages), waiting)
-    return replace(there, messages=messages, after=newest.id if result_ids(messages) else "")
+    brought = result_ids(messages)
+    turn = next((turn_of_call(call_id) for call_id in brought if call_id in waiting), "")
+    return replace(there, messages=messages, after=newest.id if brought else "", turn=turn)
 
 
 def _agrees(history: tuple[RequestMessage, ...], facts: SessionFacts) -> bool:

@@ -79,6 +79,18 @@ def no_such_call(call_id: str) -> RequestRefused:
     return invalid_request(msg, code="tool_call_not_found")
 
 
+def rows_up_to(rows: Sequence[Message], calls: Collection[str]) -> tuple[Message, ...]:
+    """Return a stored history up to the answer with these calls, with their results.
+
+    Without such an answer it is returned whole.
+    """
+    found = (at for at, row in enumerate(rows) if any(call.id in calls for call in row.tool_calls))
+    end = next(found, len(rows)) + 1
+    while end < len(rows) and rows[end].role == MessageRole.TOOL:
+        end += 1
+    return tuple(rows[:end])
+
+
 def reopen_calls(rows: Sequence[Message], brought: Collection[str]) -> tuple[Message, ...]:
     """Return a stored history up to an answer, as it was before the client's results arrived.
 

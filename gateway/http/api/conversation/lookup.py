@@ -17,7 +17,7 @@ from gateway.http.api.conversation.choice import (
     session_to_read,
     source_at,
 )
-from gateway.http.api.conversation.client_results import reopen_calls, result_ids
+from gateway.http.api.conversation.client_results import reopen_calls, result_ids, rows_up_to
 from gateway.http.api.conversation.named_session import NamedSession
 from gateway.http.api.failures import invalid_request
 from platforms.core.contract import Address
@@ -54,11 +54,10 @@ class ConversationLookup:
 
         `repeated_event` is the event id of a request with an Idempotency-Key.
         """
-        done = previous.end.done if previous.end else None
         facts = AnswerFacts(
             address=previous.address,
             turn=previous.turn,
-            waiting_calls=frozenset(call.id for call in done.client_calls) if done else frozenset(),
+            waiting_calls=previous.client_call_ids,
             is_newest=await self._is_newest(previous),
             is_repeat=await self._is_stored(previous.address, repeated_event),
         )
@@ -66,7 +65,12 @@ class ConversationLookup:
         if (turn := chosen.branches_off) is None:
             return chosen
         rows = await self._store.sessions.history_up_to(turn.session_id, turn.id)
-        return replace(chosen, rows=reopen_calls(rows, result_ids(chosen.messages)))
+        return replace(
+            chosen,
+            rows=reopen_calls(
+                rows_up_to(rows, previous.client_call_ids), result_ids(chosen.messages)
+            ),
+        )
 
     async def in_session(
         self, request: ApiRequest, session: NamedSession, address: Address, repeated_event: str
@@ -103,5 +107,7 @@ class ConversationLookup:
         stored, turn = await self._store.conversation(key_of(previous.address)), previous.turn
         if stored.waiting or stored.running or stored.newest is None or turn is None:
             return False
+        if previous.went_on or stored.newest.id != turn.session_id:
+            return False
         last = await self._store.turns.last(turn.session_id)
-        return stored.newest.id == turn.session_id and last is not None and last.id == turn.id
+        return last == turn  # also not continued since the answer was read
