@@ -7,6 +7,7 @@ PostgreSQL row by row in one REPEATABLE READ transaction.
 """
 
 import sqlite3
+import time
 from pathlib import Path
 
 import sqlalchemy as sa
@@ -26,6 +27,8 @@ from sessions.store.engine import (
 from sessions.store.schema import TIMELINE
 
 _BATCH_ROWS = 500
+_DISCONNECT_SECONDS = 2.0
+_DISCONNECT_POLL_SECONDS = 0.1
 _VERSION_TABLE = "alembic_version"
 _OTHER_CONNECTIONS = """
 SELECT count(*) FROM pg_stat_activity
@@ -144,14 +147,22 @@ def has_tables(where: DatabaseLocation) -> bool:
 
 
 def check_unused(where: DatabaseLocation) -> None:
-    """Check that no daemon is connected to a PostgreSQL database."""
-    with (
-        prepare.connect(where, reader_engine(where, without_writer=True)) as connection,
-        connection.begin(),
-    ):
-        if connection.scalar(sa.text(_OTHER_CONNECTIONS)):
-            msg = f"A Holdfast is connected to {where.name}; stop it first"
-            raise StoreUnavailable(msg)
+    """Check that no daemon is connected to a PostgreSQL database.
+
+    The server may list the connections of a daemon that has just ended for a moment longer.
+    """
+    deadline = time.monotonic() + _DISCONNECT_SECONDS
+    with prepare.connect(where, reader_engine(where, without_writer=True)) as connection:
+        while _has_other_connections(connection):
+            if time.monotonic() >= deadline:
+                msg = f"A Holdfast is connected to {where.name}; stop it first"
+                raise StoreUnavailable(msg)
+            time.sleep(_DISCONNECT_POLL_SECONDS)
+
+
+def _has_other_connections(connection: Connection) -> bool:
+    with connection.begin():  # within a transaction the server repeats its first answer
+        return bool(connection.scalar(sa.text(_OTHER_CONNECTIONS)))
 
 
 def check_integrity(file: Path) -> None:

@@ -5,6 +5,7 @@ import sqlite3
 import subprocess
 import sys
 import textwrap
+import threading
 from pathlib import Path
 
 import msgspec
@@ -179,6 +180,21 @@ async def test_rows_are_copied_from_sqlite_to_postgresql_and_back(
     copying.check_integrity(tmp_path / "back.db")
     assert content(f"sqlite:///{tmp_path / 'back.db'}") == content(to)
     postgres_server.drop(to)
+
+
+async def test_a_daemon_that_is_just_ending_is_not_connected(
+    postgres_server: postgres.Server,
+) -> None:
+    url = postgres_server.database()
+    where = parse_url(url)
+    prepare.prepare(where)
+    with prepare.connect(where, reader_engine(where)) as connection:
+        connection.begin()
+        ending = threading.Timer(0.3, connection.close)
+        ending.start()
+        await asyncio.to_thread(copying.check_unused, where)
+        ending.join()
+    postgres_server.drop(url)
 
 
 async def test_an_empty_postgresql_database_is_filled(new_url: str, tmp_path: Path) -> None:
