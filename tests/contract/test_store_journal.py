@@ -313,6 +313,25 @@ async def test_results_of_a_client_take_the_place_of_their_placeholders(
     assert await store.find_problems() == ()
 
 
+async def test_a_turn_that_goes_on_keeps_what_it_began_with(store: SessionStore) -> None:
+    await store.accept(entry("a"))
+    await store.accept(entry("b"))
+    await store.apply(opened("s1"), started("t1", "s1", "a", person="telegram:7"))
+    await store.apply(started("t1", "s1", said=""))  # resumed after a crash
+    handed = EndTurn("t1", TurnState.DONE, 3000, "tool_calls")
+    await store.apply(StartAttempt("t1", 1, "openai/one", 2100), handed)
+    again = started("t1", "s1", "b", said="sunny", at=4000, person="telegram:7")
+    await store.apply(msgspec.structs.replace(again, continues=True))
+    turn = await store.turns.get("t1")
+    assert turn
+    assert (turn.state, turn.cause, turn.finished_at) == (TurnState.RUNNING, None, None)
+    assert (turn.started_at, turn.request, turn.attempts, turn.resumed) == (2000, "hello", 1, 0)
+    assert [each.id for each in await store.inbox.of_turn("t1")] == ["a", "b"]
+    await store.apply(ended("t1"))
+    assert [each.state for each in await store.inbox.of_turn("t1")] == [InboxState.DONE] * 2
+    assert await store.find_problems() == ()
+
+
 async def test_a_history_with_its_own_calls_is_appended(store: SessionStore) -> None:
     call = Message("assistant", tool_calls=(ToolCall("c1", "weather", "{}"),))
     result = Message("tool", "sunny", tool_call_id="c1")

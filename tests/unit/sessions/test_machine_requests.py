@@ -216,6 +216,20 @@ def test_an_active_session_continues_with_all_prior_messages() -> None:
     assert (start.session_id, start.messages) == ("s1", (*more, Message("user", "i1")))
 
 
+@pytest.mark.parametrize(
+    ("active", "named", "goes_on"),
+    [("", "s1", True), ("s1", "s1", True), ("s2", "s1", False), ("s1", "", False)],
+)
+def test_a_turn_goes_on_only_in_its_own_session(active: str, named: str, *, goes_on: bool) -> None:
+    state = ConversationState(key=KEY, session=active or None)
+    result = begun(state, continued_session=named, continued_turn="t1")
+    (start,) = changes(result, StartTurn)
+    (task,) = effects(result, StartTask)
+    assert (start.id == "t1", start.continues, task.continued) == (goes_on,) * 3
+    assert (task.turn.id, task.resumed) == (start.id, False)
+    assert start.inbox == ("i1",)
+
+
 @pytest.mark.parametrize(("after", "auto_resume"), [("s1", True), ("", False), ("s2", False)])
 def test_an_expired_session_continues_only_if_a_request_names_it(
     after: str, auto_resume: bool
