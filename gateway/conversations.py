@@ -449,6 +449,7 @@ class Conversations:
                 ),
                 client_tools=http.client_tools,
                 max_background_turns=http.max_requests,
+                on_busy=lambda: services.metrics.http_refused.add("busy"),
             ),
         )
 

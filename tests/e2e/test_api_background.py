@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import openai
 import pytest
+from openai.types.responses import Response
 
 from tests.e2e.api_kit import HTTP, KEY, OPEN, PATIENCE, daemon_for, polled, served, user
 from tests.e2e.gateway_kit import talkative
@@ -45,15 +46,22 @@ async def test_no_more_answers_run_in_the_background_than_requests_may_run(tmp_p
         ModelServer(talkative) as model,
         served(tmp_path, model, http=msgspec.structs.replace(HTTP, max_requests=2)) as api,
     ):
-        begun = [
-            await api.client.responses.create(model="", input="hang", background=True)
-            for _ in range(2)
-        ]
+
+        async def begin(number: int) -> Response:
+            key = {"idempotency-key": f"k{number}"}
+            return await api.client.responses.create(
+                model="", input="hang", background=True, extra_headers=key
+            )
+
+        begun = [await begin(number) for number in range(2)]
         for each in begun:
             await polled(partial(api.client.responses.retrieve, each.id), until=OPEN[1:])
         with pytest.raises(openai.RateLimitError) as refused:
             await api.client.responses.create(model="", input="hi", background=True)
         assert refused.value.response.headers["retry-after"] == "1"
+        counted = dict(api.kit.runner._metrics.http_refused.read())
+        assert list(counted.values()) == [1]
+        assert [(await begin(number)).id for number in range(2)] == [each.id for each in begun]
         assert (await api.client.responses.create(model="", input="hi")).output_text == "echo: hi"
         await api.client.responses.cancel(begun[0].id)
         more = await api.client.responses.create(model="", input="more", background=True)

@@ -113,6 +113,7 @@ class RequestPolicy(msgspec.Struct, frozen=True, kw_only=True):
     client_names: ClientNames
     client_tools: ClientToolPolicy
     max_background_turns: int
+    on_busy: Callable[[], None]  # a request was refused because of this limit
 
 
 class ApiRequests:
@@ -157,11 +158,6 @@ class ApiRequests:
         """
         if self._conversations.is_stopping():
             raise RequestRefused(NOT_READY)
-        if (
-            request.background
-            and self._conversations.count_background_turns() >= self._policy.max_background_turns
-        ):
-            raise RequestRefused(TOO_MANY_REQUESTS)
         _check_headers(session, idempotency_key)
         request = msgspec.structs.replace(
             request,
@@ -259,6 +255,9 @@ class ApiRequests:
             known = await self._find_entry(source, event) if keyed else None
             if known and known.payload is None:  # deleted with its conversation
                 return None
+            if known is None and self._is_over_limit(request):
+                self._policy.on_busy()
+                raise RequestRefused(TOO_MANY_REQUESTS)
             if known is None or known.state is InboxState.WAITING:
                 requester = request.requester
                 assert requester  # noqa: S101 - `begin` sets it
@@ -274,6 +273,11 @@ class ApiRequests:
             if following is None:
                 self._unsubscribe(feed, "")
         return following
+
+    def _is_over_limit(self, request: ApiRequest) -> bool:
+        """Return True if a request would run in the background beside as many as may run there."""
+        running = self._conversations.count_background_turns
+        return request.background and running() >= self._policy.max_background_turns
 
     async def _find_entry(self, source: str, event: str) -> InboxEntry | None:
         """Return the row of an earlier request, after the conversation applied pending events."""
