@@ -55,6 +55,16 @@ def pytest_asyncio_loop_factories(item: pytest.Item) -> Mapping[str, LoopFactory
     return {"quick": QuickLoop} if quick else {"patient": PatientLoop}
 
 
+@pytest.fixture
+def patient_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tool server may take longer to start on a busy machine than a daemon waits for it."""
+    from agent.tools.mcp.servers import McpServers  # noqa: PLC0415 - few tests have servers
+
+    defaults = McpServers.__init__.__kwdefaults__
+    assert defaults
+    monkeypatch.setitem(defaults, "start_seconds", 25.0)
+
+
 def _skipped(config: pytest.Config) -> list[pytest.TestReport | pytest.CollectReport]:
     reporter: pytest.TerminalReporter | None = config.pluginmanager.get_plugin("terminalreporter")
     return list(reporter.stats.get("skipped", [])) if reporter else []

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from agent.tools.mcp.servers import McpServers
 from tests.attack import alone, answers, insiders, port, servers, strangers, wires
 from tests.attack.chats import HOOK_DOORS, SOCKET_DOORS
 from tests.attack.ledger import Ledger, Row, attack
@@ -110,14 +109,6 @@ async def test_the_control_socket_holds(tmp_path: Path, ledger: Ledger) -> None:
 
 async def test_no_found_configuration_takes_over(tmp_path: Path, ledger: Ledger) -> None:
     assert await attack(alone.Alone(), await alone.config_rows(tmp_path), ledger) == []
-
-
-@pytest.fixture
-def patient_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A program may take longer to start on a busy machine than a daemon waits."""
-    defaults = McpServers.__init__.__kwdefaults__
-    assert defaults
-    monkeypatch.setitem(defaults, "start_seconds", 25.0)
 
 
 @pytest.mark.usefixtures("patient_start")

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from agent.settings import McpSettings
-from agent.tools.mcp.servers import McpServers
 from platforms.core.contract import capabilities_in
 from tests.contract.adapter_kit import SERVICES
 from tests.contract.gateway_kit import running_gateway
@@ -17,6 +16,8 @@ from tests.contract.services.contract import Service
 from tests.e2e.gateway_kit import talkative
 from tests.fakes.model_script import Script, calls
 from tests.fakes.model_server import ModelServer
+
+pytestmark = pytest.mark.usefixtures("patient_start")
 
 SERVER = Path(__file__).parents[1] / "fakes" / "mcp_server.py"
 
@@ -26,14 +27,6 @@ async def service(request: pytest.FixtureRequest) -> AsyncIterator[Service]:
     async with SERVICES[request.param]() as service:
         yield service
         assert service.violations() == []
-
-
-@pytest.fixture(autouse=True)
-def patient_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A program may take longer to start than a daemon waits for it, where much else is going on."""
-    defaults = McpServers.__init__.__kwdefaults__
-    assert defaults
-    monkeypatch.setitem(defaults, "start_seconds", 25.0)
 
 
 def post(home: Path, *more: str) -> McpSettings:

@@ -29,6 +29,7 @@ from tests.fakes.model_server import ModelServer
 from tests.fakes.quick_time import clock_here
 
 PATIENCE = 8.0
+START_PATIENCE = 30.0  # programs of tool servers may have to start
 ME = "1001"
 
 
@@ -197,7 +198,7 @@ async def gateway(
     )
     async with asyncio.TaskGroup() as group:
         task = group.create_task(runner.run())
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(START_PATIENCE):
             await runner.ready.wait()
         try:
             yield GatewayKit(runner, used, model, task)

@@ -116,6 +116,11 @@ class Started:
         msg = f"the program ended without printing {pattern!r}: {self.printed}"
         raise AssertionError(msg)
 
+    async def connects(self, server: str) -> None:
+        """Wait for an MCP server; the start of the program does not wait for a slow one."""
+        while any(f"MCP server {server}" in line for line in await self.run("status")):
+            pass
+
     async def run(self, *words: str) -> list[str]:
         """Run another command of the program; return its output lines."""
         asked = await asyncio.create_subprocess_exec(
@@ -147,6 +152,7 @@ async def test_first_start_leads_to_an_owner_with_tools_and_a_second_person(tmp_
             await telegram.shows(ANN, "echo: write it down")
             assert daemon.files == {f"telegram%3A{ANN}/notes/today.txt": "buy tea\n"}
 
+            await daemon.connects("post")
             daemon.say(ANN, "tell bob")
             asked = question(await telegram.shows(ANN, "May I use **post_send**?"))
             assert '"to": "bob"' in asked.markdown

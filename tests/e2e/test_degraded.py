@@ -123,6 +123,7 @@ async def test_a_failing_model_that_is_no_longer_configured_is_not_shown(tmp_pat
             assert degraded(kit) == {}
 
 
+@pytest.mark.usefixtures("patient_start")
 @pytest.mark.parametrize("fault", ["401", "405", "no program", "dies"])
 async def test_an_mcp_server_that_does_not_work_is_degraded(tmp_path: Path, fault: str) -> None:
     async with contextlib.AsyncExitStack() as stack:

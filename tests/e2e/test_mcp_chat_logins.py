@@ -14,26 +14,19 @@ import msgspec
 import pytest
 
 from agent.settings import McpSettings
-from agent.tools.mcp.servers import McpServers
 from gateway.observe.redact import Redactor
 from platforms.core.contract import Address, InboundMessage, Sender, Text
 from tests.e2e.gateway_kit import GatewayKit, gateway, talkative
 from tests.e2e.test_mcp_turns import a_screen, calling
 from tests.fakes.model_server import ModelServer
 
+pytestmark = pytest.mark.usefixtures("patient_start")
+
 ANN, BEA = Sender("1001", "Ann"), Sender("2002", "Bea")
 ADMINS = ("memory:1001",)
 BOTH = ("memory:1001", "memory:2002")
 SERVER = Path(__file__).parents[1] / "fakes" / "mcp_login_server.py"
 OPEN = "H C(0,c1,vault_open_sesame,{}) F tool_calls U D"
-
-
-@pytest.fixture(autouse=True)
-def patient_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A server may take longer to answer than a daemon waits for it, where much else is going on."""
-    defaults = McpServers.__init__.__kwdefaults__
-    assert defaults
-    monkeypatch.setitem(defaults, "start_seconds", 25.0)
 
 
 @contextlib.contextmanager

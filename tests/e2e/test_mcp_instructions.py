@@ -4,23 +4,16 @@ from pathlib import Path
 
 import pytest
 
-from agent.tools.mcp.servers import McpServers
 from platforms.core.contract import Sender
 from tests.e2e.gateway_kit import gateway, talkative
 from tests.e2e.test_mcp_turns import a_screen, server
 from tests.fakes.model_server import ModelServer
 
+pytestmark = pytest.mark.usefixtures("patient_start")
+
 ANN, BEA = Sender("1001", "Ann"), Sender("2002", "Bea")
 ADMINS = ("memory:1001",)
 BOTH = ("memory:1001", "memory:2002")
-
-
-@pytest.fixture(autouse=True)
-def patient_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A program may take longer to start than a daemon waits for it, where much else is going on."""
-    defaults = McpServers.__init__.__kwdefaults__
-    assert defaults
-    monkeypatch.setitem(defaults, "start_seconds", 25.0)
 
 
 async def test_changed_instructions_reach_the_model_only_after_an_admin_has_accepted_them(

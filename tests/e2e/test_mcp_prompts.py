@@ -7,25 +7,18 @@ import msgspec
 import pytest
 
 from agent.settings import McpSettings
-from agent.tools.mcp.servers import McpServers
 from platforms.core.contract import Address, InboundMessage, Sender, Text
 from tests.contract.test_mcp_servers import Bell
 from tests.e2e.gateway_kit import gateway, talkative
 from tests.e2e.test_mcp_turns import a_screen, calling
 from tests.fakes.model_server import ModelServer
 
+pytestmark = pytest.mark.usefixtures("patient_start")
+
 ANN, BEA, CHAT = Sender("1001", "Ann"), Sender("2002", "Bea"), "1001"
 ADMINS = ("memory:9",)
 SERVER = Path(__file__).parents[1] / "fakes" / "mcp_server.py"
 LABEL = "[The request of this message, made from the prompt digest of the MCP server post]"
-
-
-@pytest.fixture(autouse=True)
-def patient_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A program may take longer to start than a daemon waits for it, where much else is going on."""
-    defaults = McpServers.__init__.__kwdefaults__
-    assert defaults
-    monkeypatch.setitem(defaults, "start_seconds", 25.0)
 
 
 def server(home: Path, *arguments: str, **more: object) -> McpSettings:

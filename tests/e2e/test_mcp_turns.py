@@ -11,25 +11,18 @@ import msgspec
 import pytest
 
 from agent.settings import McpSettings
-from agent.tools.mcp.servers import McpServers
 from platforms.core.contract import Live, Sender
 from tests.e2e.api_kit import named, served, text_of
 from tests.e2e.gateway_kit import GatewayKit, Screen, gateway, talkative
 from tests.fakes.model_script import Script
 from tests.fakes.model_server import ModelServer
 
+pytestmark = pytest.mark.usefixtures("patient_start")
+
 ANN, CHAT = Sender("1001", "Ann"), "1001"
 ADMINS = ("memory:9",)
 SERVER = Path(__file__).parents[1] / "fakes" / "mcp_server.py"
 SEND = 'H C(0,c1,post_send,{"to":"bob","text":"hi"}) F tool_calls U D'
-
-
-@pytest.fixture(autouse=True)
-def patient_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A program may take longer to start than a daemon waits for it, where much else is going on."""
-    defaults = McpServers.__init__.__kwdefaults__
-    assert defaults
-    monkeypatch.setitem(defaults, "start_seconds", 25.0)
 
 
 def server(home: Path, *more: str) -> McpSettings:
